@@ -1,101 +1,119 @@
-"""The contract of a source: check, discover, snapshot, stream, acknowledge, read again, positions.
+"""The contract of a source: check, discover, snapshot, stream, acknowledge, reread, positions.
 
-A source tells its tables, gives consistent snapshots with the point in the log at which they
-stand, and streams what happened after a point. Every source is a `Source`. One that needs
-something made for it in the server, as PostgreSQL its slot and publications, has `ManagedObjects`
-as well, and says so in `Source.objects`.
+A source lists its tables, takes consistent snapshots at a known point in the log, and streams the
+changes after a point. Every source is a `Source`. A source that needs objects in the server, as
+PostgreSQL needs a slot and publications, also implements `ManagedObjects` and returns it in
+`Source.objects`.
 
-Order: a transaction comes whole before the next; transactions come in an order in which they could
-have happened, and a table's changes in the order of the log. Delivery is at least once: whatever
-was not acknowledged comes again after a restart, with the same ordinals. Who reads decides from
-the points what it has already. Failures: SourceUnavailable when trying again may help, and the
-reader tries again; SourceGap when what was not acknowledged is gone, and a person decides;
-TableError about one table, while the others go on. Nothing is retried in here.
+Order: transactions arrive whole, one after the other, in an order in which they could have run; the
+changes of a table arrive in log order. Delivery is at least once: everything that was not
+acknowledged is sent again after a restart, with the same ordinals, and the reader skips by its
+points what it already has. Failures: SourceUnavailable when a retry may help, and the reader
+retries; SourceGap when unacknowledged changes are gone from the log and a person has to decide;
+TableError for one table, while the others continue. The source itself never retries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
 
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Chunk
-from mirrorlake.sources.table import SnapshotPart, SourceTable
+from mirrorlake.sources.table import KnownTables, SnapshotPart, SourceTable
 
 
 class CheckSeverity(StrEnum):
-    """What a finding means for a run."""
-
     OK = "ok"
-    WARNING = "warning"  # it runs; something is not as one might think
+    WARNING = "warning"  # it runs, with a limitation
     ERROR = "error"  # it does not run, or changes would be lost
 
 
 ALTERED = "altered"
-"""The check that finds a table altered in a way that the log does not tell."""
+"""The check that finds a table altered in a way that the log does not contain."""
 
+
+MADE = frozenset({"slot", "publication"})
+"""Keys of `Source.identity` for what was created in the source for us. The others identify the
+source."""
+
+LINEAGE = "timeline"
+"""Key of `Source.identity` for the timeline of the log. It changes after a failover."""
+
+REPAIR = "Run `mirrorlake repair` to compare all tables with the source and continue."
+"""The hint for lost changes."""
 
 DIFFERS = "differs"
-"""The check that finds a table as `TableDiffers` says, because of its partitions. Told once."""
+"""The check that finds rows changed without entries in the log, as in `TableDiffers`. Reported
+once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One prerequisite that was tested. `remedy` is what to do, in the source's own words."""
+    """The result of one check.
+
+    remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change.
+    """
 
     check: str
     severity: CheckSeverity
     message: str
     remedy: str = ""
     table: TableId | None = None
+    kind: SchemaChangeKind | None = None
 
 
 class Snapshot(Protocol):
-    """A view of all tables. Its parts may be read from several threads at once, until it is
-    closed."""
+    """A view of all tables. Several threads may read its parts at once, until it is closed."""
 
     @property
     def point(self) -> LogPoint:
-        """Every transaction that ends at or before it is in every part; the stream is asked for
-        what ends after it."""
+        """Every part contains all transactions that end at or before this point; stream from
+        here."""
         ...
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
-        """The table in parts that together hold each row once."""
+        """Parts of the table that together contain each row once."""
         ...
 
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         """The rows of a part, with the columns and types of the table's schema.
 
-        Raises TableError for a table that cannot be read, SourceUnavailable when trying again may
-        help.
+        Raises TableError when the table cannot be read, SourceUnavailable when a retry may help.
         """
         ...
 
     def ordered(
         self, table: SourceTable, keys: KeyRange
     ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
-        """All rows with a key in the range, in ascending order of the key, as `KeyRange` has it,
-        and as `upto` says the point at which those of each batch were read.
+        """All rows with a key in the range, in ascending key order as defined by `KeyRange`, in
+        batches with the point at which each was read, as in `upto`. Of a table without a key all
+        rows, in any order.
 
-        Read while changes flow, and given up at any time. Raises CannotBackfill for a table that
-        has no key, or one in no such order; TableAltered before the first row when its columns are
-        other ones than the stream has described; TableError and SourceUnavailable as `read` does.
+        The rows are read while changes arrive; the caller may stop at any time. Raises
+        CannotBackfill for a key that cannot be ordered this way; TableAltered before the first row
+        when the columns differ from those that the stream has described; TableError and
+        SourceUnavailable as `read` does.
         """
         ...
 
-    def upto(self, part: SnapshotPart, /) -> LogPoint:
-        """The point at which a part was read, known once it is read to its end.
+    def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
+        """About how many rows `ordered` reads, without reading them; None where unknown."""
+        ...
 
-        It covers `point`, and is `point` wherever the whole snapshot is one consistent view. What
-        ended between the two may be in the rows or not; then changes of the table tell every value
-        of a row, and it has a key.
+    def upto(self, part: SnapshotPart, /) -> LogPoint:
+        """The point at which a part was read, known after all of it was read.
+
+        It covers `point`, and equals `point` when the snapshot is one consistent view. Otherwise
+        the rows may contain changes that ended between the two points; then the table has a key,
+        and its changes contain every value of a row.
         """
         ...
 
@@ -103,14 +121,28 @@ class Snapshot(Protocol):
 
 
 class ChangeStream(Protocol):
-    """The changes after a point, and those that come."""
+    """The changes after a point, including new ones as they are committed."""
 
     def read(self, wait: float) -> Chunk | None:
-        """The next stretch; None when nothing came for `wait` seconds."""
+        """The next chunk; None when nothing arrived for `wait` seconds."""
         ...
 
     def acknowledge(self, point: LogPoint) -> None:
-        """Everything that ends at or before `point` is durable elsewhere and may be forgotten."""
+        """Everything that ends at or before `point` is durable elsewhere; the source may discard
+        it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Pulse(Protocol):
+    """Checks whether the server answers. For use by one thread, which may differ from the
+    source's."""
+
+    def check(self) -> None:
+        """Return if the stream that was opened last received something within about a second;
+        otherwise query the server, with a timeout of 2 seconds. A refusal counts as an answer.
+        Raises SourceUnavailable."""
         ...
 
     def close(self) -> None: ...
@@ -118,116 +150,161 @@ class ChangeStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """A new place in the log: the snapshot at its beginning, and what was made for it."""
+    """A new start of the stream: its snapshot, the objects that were created for it, and
+    `SourceTable.known` of the tables, for a source that has it."""
 
     snapshot: Snapshot
     made: Sequence[str]
+    known: KnownTables = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedLog:
+    """Bytes of its log that the source keeps for us. left: so many more until it discards them,
+    None where nothing limits that."""
+
+    size: int
+    left: int | None = None
 
 
 class ManagedObjects(Protocol):
-    """What has to be made in the server before its changes can be streamed.
+    """The objects that have to be created in the server before its changes can be streamed.
 
-    Everything that is made has a name in words, which is kept by who asked for it: only what was
-    named is ever removed.
+    Every created object has a description in words, which the caller stores; only objects that are
+    named this way are ever removed.
     """
 
     def occupied(self) -> CheckResult | None:
-        """What stands where `establish` would build, though a new stream has not built it yet."""
+        """An error if the objects that `establish` would create exist already, although the stream
+        is new; None if they do not exist."""
         ...
 
     def intended(self) -> Sequence[str]:
-        """What `establish` would make now, in the words of `detach`, which a crash before its
-        answer would leave nobody to tell of."""
+        """What `establish` would create now, in the words that `detach` accepts. Recorded
+        beforehand, so that a crash before `establish` returns leaves nothing unknown behind."""
         ...
 
-    def establish(self, tables: Sequence[SourceTable]) -> Established:
-        """Make what a new stream needs; it begins at the snapshot's point.
+    def establish(
+        self, tables: Sequence[SourceTable], beyond: LogPoint | None = None
+    ) -> Established:
+        """Create what a new stream needs. The stream begins at the snapshot's point, which covers
+        `beyond`.
 
-        What an interrupted call left behind is removed first. By what the tables are `known` is
-        for who discovers them afterwards. Raises PrerequisiteMissing.
+        Leftovers of an interrupted call or an earlier stream are removed first. The returned
+        `known` is for those who discover the tables afterwards; tables that already have `known`
+        keep it. Raises PrerequisiteMissing.
         """
         ...
 
     def include(self, tables: Sequence[SourceTable]) -> None:
-        """Let the stream carry these tables too, if it does not yet: all of them, or none.
+        """Add these tables to the stream where they are missing: all of them, or none.
 
-        By what they are `known` is for who discovers them afterwards. Raises PrerequisiteMissing.
+        Their `known` is for those who discover them afterwards. Raises PrerequisiteMissing.
         """
         ...
 
     def name_home(self, home: str) -> None:
-        """Note in the server for which landing zone its objects were made, where that is possible;
-        whatever others have noted there stays. `occupied` tells of it."""
+        """Record in the server for which landing zone its objects were created, where possible,
+        without overwriting a note of someone else. `occupied` reports it."""
         ...
 
-    def retained(self) -> int | None:
-        """How many bytes of its log the server keeps for us; None when it does not say."""
+    def rejects_changes(self) -> bool:
+        """Whether the server rejects changes of its users because they would be streamed. Asked
+        each second; `Source.watch` ends it."""
+        ...
+
+    def retained(self) -> RetainedLog | None:
+        """The log that the server retains for us; None when unknown."""
+        ...
+
+    def release(self) -> None:
+        """Let the server discard its log, while no stream is open. The stream cannot continue
+        then."""
         ...
 
     def detach(self, made: Sequence[str]) -> list[str]:
-        """Remove what `establish` said it made. Returns what was there to remove."""
+        """Remove objects that `establish` created. Returns those that existed."""
         ...
 
 
 class Source(Protocol):
-    """A database, and what was selected of it."""
+    """A database with the tables selected from it."""
 
     @property
     def objects(self) -> ManagedObjects | None:
-        """None when nothing has to be made in the server: the stream of such a source begins at
-        its first snapshot, and carries every table that it is asked for."""
+        """None when nothing has to be created in the server: the stream of such a source begins at
+        its first snapshot and carries every requested table."""
         ...
 
     def check(self) -> list[CheckResult]:
-        """Test every prerequisite; nothing is changed."""
+        """Check every prerequisite, without changing anything."""
         ...
 
     def discover(self) -> list[SourceTable]:
-        """The selected tables, by name, refused ones too. Raises PrerequisiteMissing for none."""
+        """The selected tables sorted by name, including refused ones. Raises PrerequisiteMissing
+        for none."""
+        ...
+
+    def keep_names(self, names: Mapping[str, TableId]) -> None:
+        """From now on, describe a renamed table under the name with which it was loaded. A table
+        is not described so if the source has another selected table of that name, or if the new
+        name is that of another loaded table.
+
+        names: of the loaded tables, by `SourceTable.identity`.
+        """
         ...
 
     def identity(self) -> Mapping[str, str]:
-        """What tells this source, and our place in it, from every other."""
+        """What distinguishes this source, and our objects in it, from every other."""
         ...
 
     def parse_point(self, text: str) -> LogPoint:
-        """Read the printed form of a point in the log. Raises ValueError."""
+        """Parse the printed form of a point in the log. Raises ValueError."""
         ...
 
     def current(self) -> LogPoint:
-        """The end of the log now: it covers all that was committed before this was called."""
+        """The current end of the log: it covers everything that was committed before this call."""
         ...
 
-    def resume(self, since: LogPoint) -> None:
-        """Be sure that the log still has everything that ends after `since`. Raises SourceGap."""
+    def resume(self, since: LogPoint, former: Mapping[str, str]) -> None:
+        """Check that the log still contains everything that ends after `since`, and that it is the
+        same log.
+
+        former: `identity` at the time of `since`. Raises SourceGap.
+        """
         ...
 
     def snapshot(self) -> Snapshot:
-        """A snapshot as of now, or of a moment between this call and its return."""
+        """A snapshot of a moment between this call and its return."""
         ...
 
     def stream(
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
     ) -> ChangeStream:
-        """The changes of these tables in the transactions that `since` does not cover; of those
-        that it covers some may come as well.
+        """The changes of these tables in the transactions that `since` does not cover; some covered
+        ones may be included.
 
-        Where the server remembers what was acknowledged, that is left out whatever `since` says.
-        metadata: whether changes tell what the log says of each row.
+        A server that remembers what was acknowledged leaves that out regardless of `since`.
+
+        metadata: whether changes carry the source's metadata of each row.
         """
         ...
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
-        """The rows with these keys as they are now, in no order; those that are gone are absent."""
+        """The current rows with these keys, in no order. Deleted rows are absent."""
         ...
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
-        """Look for what would be lost silently; called again and again while running.
+        """Check for what would otherwise be lost silently; called repeatedly while running.
 
-        An error that names a table is about that table only.
+        An error with a table concerns that table only.
         """
         ...
 
+    def pulse(self) -> Pulse | None:
+        """The pulse of the server that answers now; None for a source that cannot fall silent."""
+        ...
+
     def close(self) -> None:
-        """Let go of every connection; whoever asks for something afterwards gets new ones."""
+        """Close all connections. Later calls open new ones."""
         ...

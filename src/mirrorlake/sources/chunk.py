@@ -51,12 +51,12 @@ class Transactions:
 class Changes:
     """Changes of one table with one set of columns, in their order.
 
-    rows: the data columns; in a deletion only the key counts, or all columns where whole rows are
-    told apart, and then an update is a deletion and an insert. marker: int8 (0, 1, 2). unchanged:
+    rows: the data columns; in a deletion only the key counts, or all columns where the table has
+    `whole_rows`: then an update is a deletion and an insert. marker: int8 (0, 1, 2). unchanged:
     None, or a bool matrix rows x columns, true where the source did not send the value.
     transaction: int32, index into the chunk's transactions. ordinal: int64, from 1 in each
     transaction. A change of the key is a deletion directly followed by an insert of one ordinal.
-    metadata: when it was asked for, what the log says of each row beyond that; which columns these
+    metadata: where requested, what the log says of each row beyond that; which columns these
     are is the source's own matter.
     """
 
@@ -68,6 +68,21 @@ class Changes:
     ordinal: np.ndarray
     metadata: pa.RecordBatch | None = None
 
+    def only(self, which: np.ndarray) -> Changes:
+        """Some of them: bool, one per change."""
+        if which.all():
+            return self
+        rows = pa.array(np.flatnonzero(which))
+        return replace(
+            self,
+            rows=self.rows.take(rows),
+            marker=self.marker[which],
+            unchanged=None if self.unchanged is None else self.unchanged[which],
+            transaction=self.transaction[which],
+            ordinal=self.ordinal[which],
+            metadata=None if self.metadata is None else self.metadata.take(rows),
+        )
+
     def replacing(self) -> Changes:
         """The same, where an inserted row replaces whatever the table has of its key. A row that
         was moved from another key, with values that were not sent, stays an insert."""
@@ -78,11 +93,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The table was emptied."""
+    """The table was emptied. metadata: of `Changes`, one row."""
 
     table: SourceTable
     transaction: int
     ordinal: int
+    metadata: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,7 @@ class SchemaChange:
     """The table is described as `table` from here on: behind change `ordinal` of the transaction,
     which is its own if it has one.
 
-    Until the first one of a stream a table is what the stream was asked for. alteration: what this
+    Until the first one of a stream a table is as it was passed to `stream`. alteration: what this
     does to earlier rows, if anything; then a change or a truncation of the table follows in the
     same transaction, before any other of the table.
     """
@@ -111,12 +127,14 @@ class TableLost:
 
 @dataclass(frozen=True, slots=True)
 class TableDiffers:
-    """Rows that came before are other ones by now, which the source's log does not tell: the table
-    goes on when it is read again, from a snapshot that is taken after this, and else is lost."""
+    """Rows that came before have changed since, which is not in the source's log: the table
+    goes on when it is read again, from a snapshot that is taken after this, and else is lost.
+    saved: columns of the mirror that have former values until then, as in `Alteration.saved`."""
 
     table: TableId
     kind: SchemaChangeKind
     error: TableError
+    saved: tuple[str, ...] = ()
 
 
 Part = Changes | Truncation | SchemaChange | TableLost | TableDiffers
@@ -131,7 +149,7 @@ class Chunk:
     idle: a point up to which there is nothing more to come, when the source said so while no
     transaction was open; None otherwise.
     size: bytes received. known: what tables are recognised by behind the last transaction that ends
-    in the chunk, where that changed since it was told last.
+    in the chunk, where that changed since it was last reported.
     """
 
     transactions: Transactions

@@ -7,14 +7,15 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.keys import is_ordered
 from mirrorlake.sources.table import SourceTable
 
+LARGEST_WHOLE = 512 << 20
+"""Bytes of a table without a key that can be read again, because all of it is in memory then."""
+
 
 def check_ordered(table: SourceTable) -> None:
-    """Raises CannotBackfill."""
+    """A table without a key is read whole. Raises CannotBackfill."""
     reset = f"`mirrorlake reset {table.table}` loads it anew."
-    if table.append_only or not table.key:
-        raise CannotBackfill(
-            "the table has no key that tells its rows apart", table=str(table.table), hint=reset
-        )
+    if not table.key and table.size > LARGEST_WHOLE:
+        raise too_large(table)
     for name in table.key:
         if not is_ordered(arrow_type(table.schema[name].type)):
             raise CannotBackfill(
@@ -23,3 +24,12 @@ def check_ordered(table: SourceTable) -> None:
                 column=name,
                 hint=reset,
             )
+
+
+def too_large(table: SourceTable) -> CannotBackfill:
+    """The error of a table without a key that does not fit into memory."""
+    return CannotBackfill(
+        f"the table has no key, and more than {LARGEST_WHOLE >> 20} MiB",
+        table=str(table.table),
+        hint=f"`mirrorlake reset {table.table}` loads it anew.",
+    )

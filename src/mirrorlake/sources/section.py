@@ -1,4 +1,4 @@
-"""What a project says about its source: the section of the file, and the settings made of it."""
+"""The section `source:` of a project file, and the settings made of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class SourceSection(Section):
-    """The section `source:`. Each source has its own shape of it, told apart by `type`."""
+    """The section `source:`. Each source has its own fields in it, by `type`."""
 
     type: str
 

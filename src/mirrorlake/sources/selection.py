@@ -28,16 +28,16 @@ class Selection:
         return matches(str(table), self.tables)
 
     def columns_of(self, table: TableId, names: Sequence[str]) -> list[str]:
-        """The selected ones of `names`, in their order; all when nothing was said of the table."""
-        for pattern, wanted in self.columns.items():
+        """The selected ones of `names`, in their order; all when no pattern matches the table."""
+        for pattern, column_patterns in self.columns.items():
             if fnmatchcase(str(table), pattern):
-                return [name for name in names if matches(name, wanted)]
+                return [name for name in names if matches(name, column_patterns)]
         return list(names)
 
     def condition_of(self, table: TableId) -> str | None:
         return self.rows.get(str(table))
 
-    # -- words that mean nothing ----------------------------------------------------------------
+    # -- settings without effect ----------------------------------------------------------------
 
     def idle_tables(self, names: Iterable[TableId]) -> list[str]:
         """The patterns of `tables` that no table of the source matches."""
@@ -62,12 +62,12 @@ class Selection:
                 )
                 continue
             known = {name for table in tables for name in columns[table]}
-            for wanted in self.columns[pattern]:
-                if not _any(known, wanted) and (precautions or not _is_precaution(wanted)):
+            for column in self.columns[pattern]:
+                if not _any(known, column) and (precautions or not _is_precaution(column)):
                     there = ", ".join(sorted(known)[:_SHOWN])
                     more = ", ..." if len(known) > _SHOWN else ""
                     yield (
-                        f"{wanted} in source.columns, {pattern}, matches none of the columns "
+                        f"{column} in source.columns, {pattern}, matches none of the columns "
                         f"{there}{more}"
                     )
 

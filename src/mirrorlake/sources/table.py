@@ -1,4 +1,4 @@
-"""A table of a source, as it is selected and described."""
+"""A table of a source: its selection and description."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ KnownTables = Mapping[TableId, Mapping[str, Any]]
 class SourceTable:
     """A selected table of the source.
 
-    key: the columns that tell its rows apart, empty when it has none; whole_rows: it has none, and
-    a deletion names all columns of one of the rows that are equal; append_only: why updates and
-    deletions cannot be captured, empty when they can; refused: why it cannot be captured at all,
-    None when it can; identity: what tells this table from a later
-    one of the same name; source_types: for each column what its source says of its type, printable;
-    counted: updates and deletions that the source has counted of it, 0 where it does not count;
-    selection: what was selected of it, as plain data; known: by what the source recognises it and
-    its columns, plain data that is given back at the next start; where there is any, whoever loads
-    the table adds `loaded`, the point of the snapshot as text.
+    key: the columns that identify its rows, empty without a key.
+    whole_rows: the table has no key, and a deletion contains all columns of one of the equal rows.
+    append_only: why updates and deletions cannot be captured, empty when they can.
+    refused: why the table cannot be captured at all, None when it can.
+    identity: distinguishes this table from a later one of the same name.
+    source_types: the source's own type of each column, printable.
+    counted: numbers of updates and deletions in the source's statistics, 0 where it has none.
+    selection: the selected columns and rows, as plain data.
+    known: plain data by which the source recognises the table and its columns at the next start.
+        Loading the table adds `loaded`, the point of the snapshot as text, if there is such data.
+    renamed: its name in the source, if the table was renamed after it was loaded.
     """
 
     table: TableId
@@ -41,11 +43,17 @@ class SourceTable:
     counted: tuple[int, int] = field(default=(0, 0), compare=False)
     selection: Mapping[str, Any] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    renamed: TableId | None = field(default=None, compare=False)
+
+    @property
+    def in_source(self) -> TableId:
+        """The name of the table in the source."""
+        return self.renamed or self.table
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A part of a table that is read in one go. `range` means something to its source only."""
+    """A part of a table that is read in one go. Only its source interprets `range`."""
 
     table: SourceTable
     range: Any = None

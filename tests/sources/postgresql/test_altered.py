@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from mirrorlake.model.change import Marker
-from mirrorlake.sources.chunk import Changes
+from mirrorlake.sources.chunk import Changes, SchemaChange
 from tests.conformance.scene import events, faults, told
 from tests.sources.postgresql.captured import Captured
 
@@ -100,12 +100,17 @@ def test_generated_columns_are_left_out(any_captured: Captured) -> None:
     assert any_captured.snapshot("apples") == [{"id": 1}]
 
 
-def test_a_key_column_that_was_dropped_stops_the_table(any_captured: Captured) -> None:
+def test_a_key_column_that_was_dropped_leaves_another_key(any_captured: Captured) -> None:
     any_captured.begin("create table apples (id int primary key, code int not null unique)")
     chunks = any_captured.chunks(
         "alter table apples drop column id",
         "alter table apples replica identity using index apples_code_key",
         "insert into apples values (1)",
+        "delete from apples",
     )
-    (fault,) = faults(chunks)
-    assert "key column id no longer exists" in str(fault.error)
+    assert faults(chunks) == []
+    parts = [part for chunk in chunks for part in chunk.parts]
+    (told,) = [part.alteration for part in parts if isinstance(part, SchemaChange)]
+    assert told is not None
+    assert (told.key, told.whole_rows) == (("code",), False)
+    assert {part.table.key for part in parts if isinstance(part, Changes)} == {("code",)}

@@ -6,7 +6,7 @@ import pytest
 
 from mirrorlake.model.change import Marker
 from mirrorlake.sources.base import CheckSeverity
-from tests.conformance.scene import faults, told
+from tests.conformance.scene import told
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -131,32 +131,25 @@ def test_a_table_without_columns_is_append_only(captured: Captured) -> None:
     assert captured.tables[0].append_only == "it has no columns"
 
 
-def test_whole_rows_that_are_no_longer_told_stop_their_table(captured: Captured) -> None:
+def test_a_table_of_whole_rows_goes_on_by_its_key(captured: Captured) -> None:
     captured.begin(
         "create table apples (id int, note text)", "alter table apples replica identity full"
     )
-    chunks = captured.chunks(
+    found = captured.changes(
         "insert into apples values (1, 'a')",
         "alter table apples add primary key (id)",
         "alter table apples replica identity default",
+        "update apples set note = 'b'",
         "delete from apples",
     )
-    (fault,) = faults(chunks)
-    assert "no longer full" in fault.error.what
-    source = captured.source()
-    (finding,) = [f for f in source.watch(captured.tables) if f.check == "replica identity"]
-    assert finding.severity is CheckSeverity.ERROR
-    assert "its key is id now" in finding.message
+    assert [event.kind for event in found] == [INSERT, UPDATE, DELETE]
 
 
 def test_the_application_goes_on_when_whole_rows_are_no_longer_told(captured: Captured) -> None:
     captured.begin("create table apples (id int)", "alter table apples replica identity full")
     captured.run("insert into apples values (1)", "alter table apples replica identity default")
-    (finding,) = [
-        f for f in captured.source().watch(captured.tables) if f.check == "replica identity"
-    ]
-    assert "is no longer full" in finding.message
-    assert finding.severity is CheckSeverity.ERROR
+    found = captured.source().watch(captured.tables)
+    assert [f for f in found if f.severity is CheckSeverity.ERROR] == []
     captured.run("update apples set id = 2", "delete from apples")
 
 

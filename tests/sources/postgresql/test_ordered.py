@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -65,6 +66,7 @@ def described(captured: Captured, name: str) -> SourceTable:
     return named(captured.source().discover(), name)
 
 
+@pytest.mark.full
 def test_every_type_of_key_is_read_in_chunks_and_taken_up_behind_any_of_them(
     captured: Captured,
 ) -> None:
@@ -96,6 +98,13 @@ def test_pairs_are_read_in_the_order_of_both(captured: Captured) -> None:
     (whole,) = read(captured, table, KeyRange(), 1_000)
     assert values(read(captured, table, KeyRange(), 4)) == values([whole])
     assert whole.rows.num_rows == 45
+    captured.run("analyze pairs")
+    with closing(captured.source().snapshot()) as snapshot:
+        low, high = (pa.table({"number": pa.array([n], pa.int32())}) for n in (2, 3))
+        ranges = (KeyRange(), KeyRange(low, high, is_closed=True))
+        assert [snapshot.estimated(table, keys) for keys in ranges] == [45, 30]
+        captured.run("alter table pairs rename number to count")
+        assert snapshot.estimated(table, ranges[1]) is None
 
 
 def test_partitions_are_read_and_heirs_are_not(captured: Captured) -> None:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake import root
-from mirrorlake.capture.capture import (
-    CAPTURE_STARTED,
-    STREAM_INTERRUPTED,
-    STREAM_RESUMED,
-    TABLE_LOADED,
-    Capture,
-)
+from mirrorlake.capture.capture import CAPTURE_STARTED, TABLE_LOADED, Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch import outages
+from mirrorlake.capture.watch.outages import SOURCE_SILENT, STREAM_INTERRUPTED, STREAM_RESUMED
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql.connect import PostgresPulse
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -37,6 +41,9 @@ pytestmark = pytest.mark.postgres
 
 Begin = Callable[..., Capture]
 """Makes a capture of the server."""
+
+SOCKET = ".s.PGSQL.5432"
+"""The name of the socket of a server in its folder."""
 
 SCHEMA = "create table apples (id int primary key, note text)"
 ROWS = "insert into apples select g, repeat('x', 100) from generate_series(1, 2000) g"
@@ -58,8 +65,10 @@ def stop() -> threading.Event:
 def begin(server: EmbeddedServer, store: LocalStore, stop: threading.Event) -> Begin:
     """A capture of the server, with something that is called at each crash point."""
 
-    def begun(reached: CrashHook = no_crash) -> Capture:
-        settings = PostgresSettings(server.url, slot="ours", publication="ours", part_bytes=8192)
+    def begun(reached: CrashHook = no_crash, url: str = "") -> Capture:
+        settings = PostgresSettings(
+            url or server.url, slot="ours", publication="ours", part_bytes=8192
+        )
         return landing_capture(
             PostgresSource(settings),
             store,
@@ -145,6 +154,7 @@ def test_a_load_during_which_the_server_is_killed_begins_again(
     assert loaded["rows"] == 2000
 
 
+@pytest.mark.full
 def test_after_all_connections_are_lost_the_first_attempt_succeeds(
     server: EmbeddedServer, begin: Begin, stop: threading.Event
 ) -> None:
@@ -182,6 +192,135 @@ def test_a_server_that_is_down_is_told_within_seconds_and_until_it_is_back(
         running.reaches(server, "insert into apples values (1, 'after')")
         until(lambda: running.ended or records.outage() is None)
     assert [e["event"] for e in logs].count(STREAM_RESUMED) == 1
+
+
+class StallingProxy:
+    """Passes everything on to a server; while it stalls it takes everything, and passes nothing."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        """folder: of its socket."""
+        behind = parse_qs(urlsplit(url).query)["host"][0]
+        self._server = f"{behind}/{SOCKET}"
+        self._flows = threading.Event()
+        self._flows.set()
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(f"{folder}/{SOCKET}")
+        self._listening.listen()
+        self.url = url.replace(behind, str(folder))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stall(self) -> None:
+        self._flows.clear()
+
+    def go_on(self) -> None:
+        self._flows.set()
+
+    def close(self) -> None:
+        self._flows.set()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listening.accept()[0]
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._server)
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError), source, target:
+            while content := source.recv(1 << 16):
+                self._flows.wait()
+                target.sendall(content)
+
+
+@pytest.fixture
+def proxy(server: EmbeddedServer) -> Iterator[StallingProxy]:
+    with tempfile.TemporaryDirectory() as folder:  # a short name, as one of a socket has to be
+        proxy = StallingProxy(server.url, Path(folder))
+        yield proxy
+        proxy.close()
+
+
+@pytest.mark.full
+def test_a_proxy_that_stalls_is_told_and_what_follows_is_landed(
+    server: EmbeddedServer,
+    begin: Begin,
+    stop: threading.Event,
+    store: LocalStore,
+    proxy: StallingProxy,
+) -> None:
+    """No connection ends and no packet is lost: the system has nothing to say of it."""
+    records = Records(store, root.LANDING)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+    with capture_logs() as logs, Running(begin(url=proxy.url), stop) as running:
+        until(lambda: running.ended or [e for e in logs if e["event"] == CAPTURE_STARTED])
+        running.reaches(server, "insert into apples values (1, 'before')")
+        proxy.stall()
+        until(lambda: running.ended or records.outage() is not None)
+        assert "PostgreSQL does not answer" in str(records.outage())
+        proxy.go_on()
+        until(lambda: running.ended or records.outage() is None)
+        running.reaches(server, "insert into apples values (2, 'after')")
+    assert STREAM_RESUMED in [e["event"] for e in logs]
+
+
+@pytest.mark.full
+def test_a_connection_on_which_nothing_comes_any_more_is_given_up(
+    server: EmbeddedServer,
+    begin: Begin,
+    stop: threading.Event,
+    proxy: StallingProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What stalls it may have forgotten its connections when it goes on."""
+    monkeypatch.setattr(outages, "GIVE_UP_SECONDS", 1.0)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+    with capture_logs() as logs, Running(begin(url=proxy.url), stop) as running:
+        until(lambda: running.ended or [e for e in logs if e["event"] == CAPTURE_STARTED])
+        proxy.stall()
+        until(lambda: running.ended or [e for e in logs if e["event"] == STREAM_INTERRUPTED])
+        proxy.go_on()
+        running.reaches(server, "insert into apples values (1, 'after')")
+    assert SOURCE_SILENT in [e["event"] for e in logs]
+
+
+@pytest.mark.full
+def test_a_server_that_is_busy_with_the_log_is_not_told_to_be_away(
+    server: EmbeddedServer,
+    begin: Begin,
+    stop: threading.Event,
+    store: LocalStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process that reads the log for us is stopped: it sends nothing, as one that decodes a
+    large transaction of which it sends nothing."""
+    records, answers = Records(store, root.LANDING), list[float]()
+    monkeypatch.setattr(connect, "_ANSWER_SECONDS", 60)  # however slow this machine is
+    query = PostgresPulse._query
+
+    def counted(pulse: PostgresPulse) -> None:
+        query(pulse)
+        answers.append(time.monotonic())
+
+    monkeypatch.setattr(PostgresPulse, "_query", counted)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+        with capture_logs() as logs, Running(begin(), stop) as running:
+            until(lambda: running.ended or [e for e in logs if e["event"] == CAPTURE_STARTED])
+            ((sender,),) = sql.execute("select pid from pg_stat_replication").fetchall()
+            os.kill(sender, signal.SIGSTOP)
+            try:
+                before = len(answers)
+                until(lambda: running.ended or len(answers) >= before + 3)
+            finally:
+                os.kill(sender, signal.SIGCONT)
+            running.reaches(server, "insert into apples values (1, 'after')")
+    assert SOURCE_SILENT not in [e["event"] for e in logs]
+    assert records.outage() is None
 
 
 def test_a_server_that_never_answered_is_not_waited_for(

@@ -190,4 +190,4 @@ def test_an_old_row_that_does_not_tell_its_key_stops_the_table(any_captured: Cap
         "delete from apples",
     )
     (fault,) = faults(chunks)
-    assert "column code of the key" in str(fault.error)
+    assert "apples_second does not have the key as its replica identity" in str(fault.error)

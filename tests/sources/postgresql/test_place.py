@@ -95,7 +95,7 @@ def test_a_publication_that_is_gone_is_a_gap(any_captured: Captured) -> None:
     source = any_captured.source()
     any_captured.run(f"drop publication {any_captured.settings.publication}")
     with pytest.raises(SourceGap, match=r"publication .* no longer exists"):
-        source.resume(source.current())
+        source.resume(source.current(), source.identity())
 
 
 def test_a_table_that_cannot_be_published_leaves_nothing_behind(captured: Captured) -> None:

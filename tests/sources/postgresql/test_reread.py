@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from mirrorlake.errors import TableAltered
 from mirrorlake.model.arrow import arrow_schema
 from tests.sources.postgresql.captured import Captured
 
@@ -52,3 +53,16 @@ def test_rows_are_found_by_keys_of_several_columns(captured: Captured) -> None:
     keys = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["y", "y"]})
     found = captured.source().reread(captured.tables[0], keys)
     assert found.to_pylist() == [{"a": 1, "b": "y", "n": 20}]
+
+
+@pytest.mark.parametrize(
+    "change", ["alter table apples drop column n", "alter table apples rename n to m"]
+)
+def test_a_table_that_has_changed_since_is_an_error_of_the_table(
+    captured: Captured, change: str
+) -> None:
+    captured.begin("create table apples (k int primary key, n int)")
+    captured.run("insert into apples values (1, 7)", change)
+    keys = pa.table({"k": pa.array([1], pa.int32())})
+    with pytest.raises(TableAltered, match="cannot be read again"):
+        captured.source().reread(captured.tables[0], keys)

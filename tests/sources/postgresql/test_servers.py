@@ -139,7 +139,7 @@ def test_a_slot_that_was_invalidated_is_an_error(limited: Captured) -> None:
     limited.run("checkpoint")
     finding = the_finding(limited, "slot", ERROR)
     assert "invalidated" in finding.message
-    assert "mirrorlake reset --all" in finding.remedy
+    assert "mirrorlake repair" in finding.remedy
 
 
 def test_a_slot_that_was_invalidated_is_a_gap(limited: Captured) -> None:
@@ -150,7 +150,7 @@ def test_a_slot_that_was_invalidated_is_a_gap(limited: Captured) -> None:
     since = source.current()
     write_wal(limited.database, 1)
     with pytest.raises(SourceGap, match="was invalidated") as gap:
-        source.resume(since)
+        source.resume(since, source.identity())
     size = re.search(r"changes in up to ([0-9.]+) MiB of the log, from ", gap.value.what)
     assert size
     assert float(size[1]) >= 0.9

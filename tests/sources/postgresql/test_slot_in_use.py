@@ -9,8 +9,9 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.capture.capture import STREAM_INTERRUPTED, Capture
+from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED
 from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore

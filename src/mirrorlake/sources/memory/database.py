@@ -1,7 +1,7 @@
-"""Tables in memory, the transactions that change them, and the log of these.
+"""Tables in memory, the transactions that change them, and their log.
 
-A transaction takes effect whole, when it is committed. Its changes are in the log with the columns
-that their table had then.
+A transaction takes effect at commit. Its changes are in the log with the columns that the table had
+then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mirrorlake.errors import SourceGap
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogNumber, LogPoint
 from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.sources.base import REPAIR
 from mirrorlake.sources.table import SourceTable
 
 Row = Mapping[str, Any]
@@ -26,8 +27,6 @@ Key = tuple[Any, ...]
 
 
 class WriteKind(StrEnum):
-    """What a write does."""
-
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
@@ -37,10 +36,10 @@ class WriteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write in the log. table: as it was described from then on.
+    """One write in the log. table: its description after the write.
 
-    old: the row before an update or a deletion; unsent: columns that an update leaves as they were,
-    and whose values the log does not have.
+    old: the row before an update or a deletion.
+    unsent: columns that an update does not change and whose values the log does not contain.
     """
 
     kind: WriteKind
@@ -64,7 +63,7 @@ class Logged:
 
 @dataclass
 class MemoryTable:
-    """A table and its rows: by their key, or by a number of their own without one."""
+    """A table and its rows by key; without a key, by a row number."""
 
     described: SourceTable
     rows: dict[Key, Row] = field(default_factory=dict)
@@ -77,18 +76,19 @@ class MemoryTable:
 
 @dataclass
 class Slot:
-    """What the database remembers of a reader: up to where it needs nothing any more, and the
-    tables whose changes it is sent."""
+    """What the database keeps for a reader: the acknowledged point, and the tables that it is
+    sent."""
 
     acknowledged: LogPoint
     tables: set[TableId]
 
 
 class Numbers:
-    """Gives each transaction its points: one sequence of numbers, as LSN and SCN are.
+    """Gives each transaction its points from one sequence of numbers, like LSN and SCN.
 
-    current: the end of the log; is_known_early: whether the end of a transaction is known while it
-    is open; step: before and after the commit record of a transaction, how far the log goes on.
+    current: the end of the log.
+    is_known_early: whether the end of a transaction is known while it is open.
+    step: the distances before and after the commit record of a transaction.
     """
 
     is_known_early = False
@@ -110,10 +110,10 @@ class Numbers:
 
 
 class MemoryDatabase:
-    """May be used by several threads.
+    """A database in memory. Thread-safe.
 
-    log: what is not forgotten yet; forgotten: the point of what is. slots: by name. servers: how
-    many there were, one after the other.
+    log: the transactions that are still kept; forgotten: the point up to which they were discarded.
+    slots: by name. servers: how many servers there have been, one after the other.
     """
 
     def __init__(self, clock: Clock, points: Numbers | None = None) -> None:
@@ -127,7 +127,7 @@ class MemoryDatabase:
         self._numbers = count(1)
 
     def create(self, table: str, schema: Schema, key: Sequence[str] = ()) -> None:
-        """Make a table. Without a key its rows cannot be told apart by the log."""
+        """Create a table. Without a key, its rows cannot be identified in the log."""
         name, identity = TableId.parse(table), str(next(self._numbers))
         append_only = "" if key else "it has no key"
         described = SourceTable(name, schema, tuple(key), identity, append_only=append_only)
@@ -140,19 +140,18 @@ class MemoryDatabase:
             del self.tables[TableId.parse(table)]
 
     def rows(self, table: str) -> list[Row]:
-        """The rows of a table now, in no order."""
+        """The current rows of a table, in no order."""
         with self.lock:
             return list(self.tables[TableId.parse(table)].rows.values())
 
     @property
     def current(self) -> LogPoint:
-        """The end of the log."""
         with self.lock:
             return self.points.current
 
     @contextmanager
     def transaction(self, server: str = "a") -> Iterator[MemoryTransaction]:
-        """Committed at the end of the block; given up when the block raises."""
+        """Commits at the end of the block; rolls back when the block raises."""
         transaction = MemoryTransaction()
         yield transaction
         with self.lock:
@@ -161,13 +160,13 @@ class MemoryDatabase:
             self.log.append(Logged(server, after, end, self.clock.now(), writes))
 
     def forget(self, point: LogPoint) -> None:
-        """Let what ends at or before the point be gone from the log."""
+        """Discard the log up to the point."""
         with self.lock:
             self.log = [entry for entry in self.log if not point.covers(entry.end)]
             self.forgotten = self.forgotten.join(point)
 
     def acknowledge(self, slot: str, point: LogPoint) -> None:
-        """A reader needs nothing up to the point; what no reader needs is gone for good."""
+        """A reader no longer needs the log up to the point; discard what no reader needs."""
         with self.lock:
             if slot not in self.slots:
                 return
@@ -178,7 +177,7 @@ class MemoryDatabase:
             self.forget(unneeded)
 
     def since(self, point: LogPoint) -> list[Logged]:
-        """What ends after the point, in the order of the log. Raises SourceGap."""
+        """The transactions that end after the point, in log order. Raises SourceGap."""
         with self.lock:
             if not point.covers(self.forgotten):
                 raise gap(f"the log was forgotten up to {self.forgotten}, {point} is wanted")
@@ -213,9 +212,9 @@ class MemoryDatabase:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a transaction wants done, once it is committed.
+    """A write that a transaction will apply at commit.
 
-    columns: of an altered table, each with the name that it had, None for a new one.
+    columns: the new columns of an altered table, each with its former name, None for a new column.
     """
 
     kind: WriteKind
@@ -227,7 +226,7 @@ class Step:
 
 
 class MemoryTransaction:
-    """An open transaction. Nothing of it is seen before it is committed."""
+    """An open transaction. Its writes become visible at commit."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -236,19 +235,19 @@ class MemoryTransaction:
         self.steps.append(Step(WriteKind.INSERT, table, row))
 
     def update(self, table: str, where: Row, unsent: Sequence[str] = (), **values: Any) -> None:
-        """Change rows that have these values; `unsent` columns are left as they are, and the log
-        does not have them."""
+        """Change rows that have these values. `unsent` columns keep theirs, and the log does not
+        contain them."""
         self.steps.append(Step(WriteKind.UPDATE, table, values, where, frozenset(unsent)))
 
     def delete(self, table: str, **where: Any) -> None:
-        """Remove the rows that have these values."""
+        """Delete the rows that have these values."""
         self.steps.append(Step(WriteKind.DELETE, table, where=where))
 
     def truncate(self, table: str) -> None:
         self.steps.append(Step(WriteKind.TRUNCATE, table))
 
     def alter(self, table: str, columns: Sequence[tuple[Column, str | None]]) -> None:
-        """Give a table these columns, each with the values of the one that it was before."""
+        """Replace the columns of a table; each takes the values of the column named beside it."""
         self.steps.append(Step(WriteKind.ALTER, table, columns=columns))
 
 
@@ -256,5 +255,5 @@ def gap(what: str) -> SourceGap:
     return SourceGap(
         what,
         where="the database in memory",
-        hint="Load the tables anew with `mirrorlake reset --all`.",
+        hint=REPAIR,
     )

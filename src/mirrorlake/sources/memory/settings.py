@@ -1,4 +1,5 @@
-"""What is said about a database in memory as a source; in Python, a file cannot name one."""
+"""Settings of a database in memory as a source. Available in Python only, not in the
+configuration."""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ from mirrorlake.sources.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """The database itself, and what is mirrored of it.
+    """The database and the tables selected from it.
 
-    slot: what the database remembers of the reader under this name, None for nothing, so that its
-    log keeps what it is not told to forget; is_consistent: whether a snapshot is of one moment, or
-    each batch of the moment when it is read, as from a server without a view of a whole table.
-
-    How it cuts what it delivers: messages: changes and commits in a chunk; parts: of a table in a
-    snapshot; rows: in a batch of so many that are left; before_read: called before each read of the
-    stream, which fails when that raises.
+    slot: the name under which the database keeps the reader's position; None to keep none, then the
+        log is kept until `forget`.
+    is_consistent: whether a snapshot shows one moment; otherwise each batch shows the moment when
+        it is read, as with a server that has no consistent view of a whole table.
+    messages: changes and commits in a chunk.
+    parts: parts of a table in a snapshot.
+    rows: the size of the next batch, given the rows that are left.
+    before_read: called before each read of the stream, which fails when it raises.
     """
 
     product: ClassVar[str] = "memory"

@@ -8,11 +8,17 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from mirrorlake.errors import PrerequisiteMissing, SourceGap, TableAltered
+from mirrorlake.errors import CannotBackfill, PrerequisiteMissing, SourceGap, TableAltered
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, ManagedObjects
+from mirrorlake.sources.base import (
+    CheckResult,
+    CheckSeverity,
+    Established,
+    ManagedObjects,
+    RetainedLog,
+)
 from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.stream import MemoryStream, batch_of
@@ -56,31 +62,43 @@ class MemorySnapshot:
         part = SnapshotPart(table)
         with self._database.lock:
             self._check_described(table)
-        rows = pa.Table.from_batches([batch_of(table.schema, list(self._rows_of(part).values()))])
+        every = batch_of(table.schema, list(self._rows_of(part).values()))
+        if not table.key and self._settings.is_consistent:
+            yield every, self.point
+            return
+        if not table.key:
+            raise CannotBackfill(
+                "the table has no key, and is not read at one point", table=str(table.table)
+            )
+        rows = pa.Table.from_batches([every])
         rows = rows.filter(pa.array(keys.contains(rows)))
         rows = rows.sort_by([(name, "ascending") for name in table.key])
-        wanted = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
-        while wanted:
-            size = self._settings.rows(len(wanted))
+        remaining = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
+        while remaining:
+            size = self._settings.rows(len(remaining))
             with self._database.lock:
                 self._check_described(table)
                 held, point = self._rows_of(part), self._database.current
-                found = [held[key] for key in wanted[:size] if key in held]
+                found = [held[key] for key in remaining[:size] if key in held]
             yield (
                 batch_of(table.schema, found),
                 self.point if self._settings.is_consistent else point,
             )
-            wanted = wanted[size:]
+            remaining = remaining[size:]
+
+    def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
+        rows = batch_of(table.schema, list(self._rows_of(SnapshotPart(table)).values()))
+        return int(keys.contains(pa.Table.from_batches([rows])).sum())
 
     def _check_described(self, table: SourceTable) -> None:
-        """Raises TableAltered when the rows have other columns than the stream has described."""
+        """Raises TableAltered when the columns differ from those that the stream has described."""
         is_one, name = self._settings.is_consistent, table.table
         found = self._database.tables.get(name)
         now = found.described.schema if found else None
         if (self._schemas.get(name) if is_one else now) != table.schema:
             raise TableAltered(
-                f"the columns of {name} have changed since its last row was read; a change of any "
-                "row of it tells the stream, then run the backfill again",
+                f"the columns of {name} have changed since its last row was read; the stream "
+                "sees the change of columns with the next change of a row",
                 table=str(name),
                 hint=f"Change any row of it, then run `mirrorlake backfill {name}` again.",
             )
@@ -99,7 +117,7 @@ class MemorySnapshot:
 
 
 class MemorySource:
-    """A `Source` on a database in memory, and its own `ManagedObjects`: one slot, if it has one."""
+    """A `Source` on a database in memory, and its own `ManagedObjects` when it has a slot."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings, self._database = settings, settings.database
@@ -128,6 +146,9 @@ class MemorySource:
             )
         return found
 
+    def keep_names(self, names: Mapping[str, TableId]) -> None:
+        """Do nothing: tables in memory are not renamed."""
+
     def identity(self) -> Mapping[str, str]:
         return {"type": "memory", "slot": self._name}
 
@@ -137,7 +158,7 @@ class MemorySource:
     def current(self) -> LogPoint:
         return self._database.current
 
-    def resume(self, since: LogPoint) -> None:
+    def resume(self, since: LogPoint, _former: Mapping[str, str]) -> None:
         slot = self._slot()
         if slot is not None and not since.covers(slot.acknowledged):
             raise gap(f"{self._words} is beyond {since}")
@@ -155,10 +176,10 @@ class MemorySource:
         return MemoryStream(self._settings, tables, since, metadata=metadata)
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
-        wanted = {tuple(row[name] for name in table.key) for row in keys.to_pylist()}
+        selected = {tuple(row[name] for name in table.key) for row in keys.to_pylist()}
         with self._database.lock:
             rows = self._database.tables[table.table].rows
-            found = [rows[key] for key in wanted if key in rows]
+            found = [rows[key] for key in selected if key in rows]
         return pa.Table.from_batches([batch_of(table.schema, found)])
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
@@ -171,11 +192,14 @@ class MemorySource:
         what = "the table was dropped"
         return [CheckResult("table", _ERROR, what, "Reset it.", table) for table in gone]
 
+    def pulse(self) -> None:
+        """It never falls silent."""
+
     def close(self) -> None:
         """The database stays."""
 
     def _slot(self) -> Slot | None:
-        """What the database remembers of us, None when it is to remember nothing."""
+        """Our slot in the database, None when the settings name none."""
         if self._name and self._name not in self._database.slots:
             raise gap(f"{self._words} does not exist")
         return self._database.slots[self._name] if self._name else None
@@ -190,9 +214,12 @@ class MemorySource:
     def intended(self) -> Sequence[str]:
         return [self._words]
 
-    def establish(self, tables: Sequence[SourceTable]) -> Established:
+    def establish(
+        self, tables: Sequence[SourceTable], beyond: LogPoint | None = None
+    ) -> Established:
         with self._database.lock:
             snapshot = self.snapshot()
+            assert beyond is None or snapshot.point.covers(beyond)
             carried = {table.table for table in tables}
             self._database.slots[self._name] = Slot(snapshot.point, carried)
         return Established(snapshot, self.intended())
@@ -203,8 +230,14 @@ class MemorySource:
     def name_home(self, home: str) -> None:
         """The database has no comments."""
 
-    def retained(self) -> int | None:
+    def rejects_changes(self) -> bool:
+        return False
+
+    def retained(self) -> RetainedLog | None:
         return None
+
+    def release(self) -> None:
+        self._database.slots.pop(self._name, None)
 
     def detach(self, made: Sequence[str]) -> list[str]:
         if self._words not in made or self._name not in self._database.slots:

@@ -39,9 +39,9 @@ class MemoryStream:
         self._server = self._database.servers
         self._tables = {table.table: table for table in tables}
         self._at = since  # everything that it covers was sent
-        self._is_open = False  # the next transaction was begun
-        self._sent = 0  # writes of it that were sent
-        self._told: LogPoint | None = None  # the last point of which was said that no more is there
+        self._is_open = False  # part of the next transaction was sent
+        self._sent = 0  # writes of that transaction that were sent
+        self._reported: LogPoint | None = None  # the last end of the log that was reported
         self._database.since(since)
 
     def read(self, wait: float) -> Chunk | None:
@@ -57,8 +57,8 @@ class MemoryStream:
                 pending, current = self._database.since(self._at), self._database.current
             if pending:
                 return self._chunk(pending)
-            if self._told is None or not self._told.covers(current):
-                self._told = self._at = self._at.join(current)
+            if self._reported is None or not self._reported.covers(current):
+                self._reported = self._at = self._at.join(current)
                 return Chunk(Transactions((), (), (), ()), (), False, self._at, 0)
             left = deadline - clock.monotonic()
             if left <= 0:
@@ -76,7 +76,7 @@ class MemoryStream:
         opens, left = self._is_open, self._settings.messages()
         after: list[LogPoint] = []
         begun: list[Logged] = []
-        told: list[_Row | Part] = []
+        decoded: list[_Row | Part] = []
         for transaction in pending:
             if left <= 0:
                 break
@@ -84,21 +84,21 @@ class MemoryStream:
             after.append(self._at.join(transaction.after))
             begun.append(transaction)
             for ordinal, write in enumerate(writes, start=self._sent + 1):
-                told += self._told_of(len(begun) - 1, ordinal, write)
+                decoded += self._decoded(len(begun) - 1, ordinal, write)
             self._sent += len(writes)
             left -= len(writes) + 1
             self._is_open = left < 0 or self._sent < len(transaction.writes)
             if self._is_open:
                 break
             self._at, self._sent = self._at.join(transaction.end), 0
-        end: list[LogPoint | None] = [one.end for one in begun]
+        end: list[LogPoint | None] = [logged.end for logged in begun]
         if self._is_open and begun and not self._database.points.is_known_early:
             end[-1] = None
-        times, names = [one.time for one in begun], [str(one.end) for one in begun]
+        times, names = [logged.time for logged in begun], [str(logged.end) for logged in begun]
         transactions = Transactions(after, end, times, names, self._is_open)
-        return Chunk(transactions, list(self._parts(told)), opens, None, 1)
+        return Chunk(transactions, list(self._parts(decoded)), opens, None, 1)
 
-    def _told_of(self, transaction: int, ordinal: int, write: Write) -> Iterator[_Row | Part]:
+    def _decoded(self, transaction: int, ordinal: int, write: Write) -> Iterator[_Row | Part]:
         name = write.table.table
         known = self._tables.get(name)
         if known is None:
@@ -119,25 +119,28 @@ class MemoryStream:
             for marker, row in _rows_of(write):
                 yield _Row(known, marker, row, transaction, ordinal, write.number)
 
-    def _parts(self, told: list[_Row | Part]) -> Iterator[Part]:
-        """What is told of each table in its order, with neighbouring rows in columns."""
-        told.sort(
-            key=lambda one: (
-                one.table if isinstance(one, TableLost | chunks.TableDiffers) else one.table.table
+    def _parts(self, decoded: list[_Row | Part]) -> Iterator[Part]:
+        """The parts of each table in order, with consecutive rows combined into columns."""
+        decoded.sort(
+            key=lambda item: (
+                item.table
+                if isinstance(item, TableLost | chunks.TableDiffers)
+                else item.table.table
             )
         )
-        for _table, group in groupby(told, lambda one: isinstance(one, _Row) and one.table):
+        for _table, group in groupby(decoded, lambda item: isinstance(item, _Row) and item.table):
             members = list(group)
-            if rows := [one for one in members if isinstance(one, _Row)]:
-                changes, number = _changes(rows), [one.number for one in rows]
+            if rows := [member for member in members if isinstance(member, _Row)]:
+                changes, number = _changes(rows), [row.number for row in rows]
                 metadata = pa.RecordBatch.from_pydict({"number": pa.array(number, pa.int64())})
                 yield replace(changes, metadata=metadata if self._metadata else None)
-            yield from (one for one in members if not isinstance(one, _Row))
+            yield from (member for member in members if not isinstance(member, _Row))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of the stream, without what the log does not have, and the number of its write."""
+    """A row of the stream, without the values that are not in the log, and the number of its
+    write."""
 
     table: SourceTable
     marker: Marker
@@ -148,7 +151,7 @@ class _Row:
 
 
 def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Rows in columns; what a row does not have is NULL."""
+    """Rows as columns; missing values are NULL."""
     return pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
 
 
@@ -156,22 +159,22 @@ def _changes(rows: Sequence[_Row]) -> Changes:
     table = rows[0].table
     unsent = np.array(
         [
-            [one.marker is not Marker.DELETE and name not in one.row for name in table.schema.names]
-            for one in rows
+            [row.marker is not Marker.DELETE and name not in row.row for name in table.schema.names]
+            for row in rows
         ]
     )
     return Changes(
         table=table,
-        rows=batch_of(table.schema, [one.row for one in rows]),
-        marker=np.array([one.marker for one in rows], np.int8),
+        rows=batch_of(table.schema, [row.row for row in rows]),
+        marker=np.array([row.marker for row in rows], np.int8),
         unchanged=unsent if unsent.any() else None,
-        transaction=np.array([one.transaction for one in rows], np.int32),
-        ordinal=np.array([one.ordinal for one in rows], np.int64),
+        transaction=np.array([row.transaction for row in rows], np.int32),
+        ordinal=np.array([row.ordinal for row in rows], np.int64),
     )
 
 
 def _rows_of(write: Write) -> Iterator[tuple[Marker, Row]]:
-    """The rows that tell a write."""
+    """The markers and rows that describe a write."""
     old = {name: write.old[name] for name in write.table.key} if write.old else {}
     row = {n: v for n, v in (write.row or {}).items() if n not in write.unsent}
     if write.row is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import select
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, pq
@@ -21,12 +24,16 @@ _TEXT_FORMS = {
     "lc_monetary": "C",
     "row_security": "off",  # rows that a policy hides are an error: they must not be left out
     "statement_timeout": "0",
+    # What waits for a lock makes wait who comes behind it. Longer than deadlock_timeout (1s), after
+    # which PostgreSQL ends an autovacuum that is in the way.
+    "lock_timeout": "1500ms",
     "idle_in_transaction_session_timeout": "0",
 }
 # A busy capture answers late, not never; the default of one minute would cut it off.
-_STREAM_FORMS = _TEXT_FORMS | {"wal_sender_timeout": "300000"}
+# A new slot waits for running transactions, and blocks nothing meanwhile.
+_STREAM_FORMS = _TEXT_FORMS | {"wal_sender_timeout": "300000", "lock_timeout": "0"}
 
-# A server that is cut off without a word is noticed within seconds, and not after hours.
+# A server that becomes unreachable silently is noticed within seconds, and not after hours.
 _PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "5",
@@ -35,9 +42,21 @@ _PATIENCE = {
     "tcp_user_timeout": "10000",
 }
 
+_QUIET_SECONDS = 1.25  # a stream is answered each second
+_ANSWER_SECONDS = 2  # for a question; connections are not given less
+_STALLED_SECONDS = 10  # then a connection may never recover
+_SPARE_SECONDS = 60.0
+
+_LOCK_ATTEMPTS = 10
+_LOCK_PAUSE = 1.0  # seconds without a place in the queue
+
+_SILENT = "does not answer"
+
 _SUCCESS = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.COPY_BOTH}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+Result = TypeVar("Result")
 
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
@@ -48,13 +67,95 @@ def connect(url: str, *, autocommit: bool = True) -> Connection:
 
 
 def connect_replication(url: str) -> Connection:
-    """A connection that speaks the replication protocol (simple queries only)."""
+    """A replication connection (simple queries only)."""
     facts = _facts(url, _STREAM_FORMS, replication="database")
     with translated():
         connection = psycopg.connect(facts, autocommit=True)
     if _has_no_encoding(connection):
         simple_query(connection, "set client_encoding to 'SQL_ASCII'")
     return connection
+
+
+def patiently(act: Callable[[], Result], *, forever: bool = False) -> Result:
+    """Do something for which a lock is needed, again while it is not granted in time: some
+    times, or `forever`. Raises psycopg.errors.LockNotAvailable."""
+    attempts = 1
+    while True:
+        try:
+            return act()
+        except psycopg.errors.LockNotAvailable:
+            if attempts == _LOCK_ATTEMPTS and not forever:
+                raise
+        attempts += 1
+        time.sleep(_LOCK_PAUSE)
+
+
+class PostgresPulse:
+    """A `Pulse`. Its connection is opened by a check that needs it, and closed when none has
+    needed it for a minute."""
+
+    def __init__(self, url: str, peer: psycopg.ConnectionInfo, heard: Callable[[], float]) -> None:
+        """peer: of a connection to the server; its resolved address is used, because resolving a
+        name may be slow. heard: when the server last sent something, in monotonic seconds."""
+        address = {"host": peer.host, "hostaddr": peer.hostaddr, "port": str(peer.port)}
+        more = {**address, "connect_timeout": str(_ANSWER_SECONDS)}
+        self._facts = _facts(url, {}, application_name="mirrorlake pulse", **more)
+        self._heard, self._answered, self._queried = heard, -inf, -inf
+        self._connection: Connection | None = None
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if now - max(self._heard(), self._answered) < _QUIET_SECONDS:
+            if now - self._queried > _SPARE_SECONDS:
+                self.close()
+            return
+        self._queried = now
+        try:
+            with translated():
+                self._query()
+        except SourceUnavailable as error:
+            self.close()
+            refused = error.__cause__
+            if isinstance(refused, psycopg.OperationalError) and _failure(refused)[0] == _SILENT:
+                raise
+        self._answered = time.monotonic()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _query(self) -> None:
+        if self._connection is None:
+            self._connection = psycopg.connect(self._facts, autocommit=True)
+            return
+        self._connection.pgconn.send_query(b"select 1")
+        _results(self._connection, _ANSWER_SECONDS)
+
+
+def is_found(connection: Connection, query: str, value: str) -> bool:
+    """Whether a query with the parameter $1 has a row. For what is asked all the time: a connection
+    that stalls without an end is given up (psycopg.OperationalError)."""
+    connection.pgconn.send_query_params(query.encode(), [value.encode()])
+    results = _results(connection, _STALLED_SECONDS)
+    for result in results:
+        if result.status not in _SUCCESS:
+            raise psycopg.errors.error_from_result(result)
+    return any(result.ntuples for result in results)
+
+
+def _results(connection: Connection, seconds: float) -> list[pq.abc.PGresult]:
+    """The results of what was sent, if they come in time; otherwise psycopg.OperationalError."""
+    server, until = connection.pgconn, time.monotonic() + seconds
+    while server.is_busy():
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([server.socket], [], [], left)[0]:
+            raise psycopg.OperationalError("no answer came in time")
+        server.consume_input()
+    results = []
+    while (result := server.get_result()) is not None:
+        results.append(result)
+    return results
 
 
 @contextmanager
@@ -102,16 +203,16 @@ def translated() -> Iterator[None]:
                 where="PostgreSQL",
                 hint=f'Run `alter role "{user}" with replication` as a superuser.',
             ) from error
-        what, hint = _told(error)
+        what, hint = _failure(error)
         raise SourceUnavailable(
             f"PostgreSQL {what}: {_reason(error)}", hint=error.diag.message_hint or hint
         ) from error
 
 
-def _told(error: psycopg.OperationalError) -> tuple[str, str]:
+def _failure(error: psycopg.OperationalError) -> tuple[str, str]:
     """What PostgreSQL does to us, and what to do about it."""
     if not error.sqlstate:
-        # What ends a connection before it is one has no SQLSTATE, only words.
+        # Errors while a connection is being established have no SQLSTATE, only a text.
         text = str(error)
         for words, hint in _REFUSALS.items():
             if words in text:
@@ -119,7 +220,9 @@ def _told(error: psycopg.OperationalError) -> tuple[str, str]:
         if "FATAL:" in text:
             return "rejected the connection", "See the message and the log of the server."
     if error.sqlstate is None or error.sqlstate[:2] in _NO_CONNECTION:
-        return "does not answer", "Check that it is running, and the host and port in the URL."
+        return _SILENT, "Check that it is running, and the host and port in the URL."
+    if error.sqlstate == _NO_LOCK:
+        return "did not grant a lock in time", "See pg_locks for who holds it."
     return "returned an error", "See the message and the log of the server."
 
 
@@ -132,7 +235,7 @@ _REFUSALS = {
     'FATAL:  role "': "Check the user in the URL.",
     'FATAL:  database "': "Check the database in the URL.",
 }
-"""Words of the server to the remedy."""
+"""Part of the server's message to the remedy."""
 
 
 def _lacks_replication(error: psycopg.OperationalError) -> bool:
@@ -142,20 +245,21 @@ def _lacks_replication(error: psycopg.OperationalError) -> bool:
     return "start WAL sender" in text or "to start walsender" in text
 
 
+_NO_LOCK = "55P03"
 _NO_CONNECTION = {"08", "57"}  # classes of SQLSTATE: broken, or ended by an operator
 
 
 def _reason(error: psycopg.Error) -> str:
-    """What the server or the socket said; libpq names host and user here, never a password."""
+    """The message of the server or the socket; libpq names host and user here, never a password."""
     if error.diag.message_primary:
         return error.diag.message_primary
     lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if line and not line.startswith("Is the server running")]
-    return said[-1].rstrip(".") if said else "no reason given"
+    messages = [line for line in lines if line and not line.startswith("Is the server running")]
+    return messages[-1].rstrip(".") if messages else "no reason given"
 
 
 def _facts(url: str, forms: dict[str, str], **more: str) -> str:
-    """What to tell libpq. Raises UsageError."""
+    """The connection parameters for libpq. Raises UsageError."""
     # Not raised where the error is caught: that one repeats the URL, and would stay attached.
     given = _parsed(url)
     if given is None:

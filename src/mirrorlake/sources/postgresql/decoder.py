@@ -35,14 +35,12 @@ from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
 from mirrorlake.sources.postgresql.recognition.columns import Followed
+from mirrorlake.sources.postgresql.recognition.keys import RelationDescription
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
-from mirrorlake.sources.postgresql.types.mapping import PgType
+from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
-
-Resolve = Callable[[int, int], PgType]
-"""From the oid and modifier of a type to what it becomes; may ask the database."""
 
 NotedIn = Callable[[TableId, str, int], None]
 """Told of a table, a column and how many of its values were replaced."""
@@ -65,7 +63,7 @@ class _Known:
     relation: Relation
     table: SourceTable | None  # None: not selected
     offsets: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are told
+    keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are logged
     decoders: tuple[ColumnDecoder, ...] = ()
 
 
@@ -78,6 +76,7 @@ class Decoder:
     extremes: Extremes = field(default_factory=Extremes)
     noted: NotedIn = lambda _table, _column, _count: None
     recognition: Recognition | None = None
+    keeps: Callable[[str, TableId], bool] = lambda _identity, _name: False
     _relations: dict[int, _Known] = field(default_factory=dict)
     _open: _Open | None = None
     _described: Relation | None = None  # by the last message of the batch before
@@ -156,15 +155,15 @@ class Decoder:
         self._open = None
         if is_open:
             self._open = _Open(after[-1], times[-1], ids[-1], int(ordinal[-1]))
-        told = Transactions(after, ends, times, ids, is_open)
-        return told, transaction.astype(np.int32), ordinal
+        transactions = Transactions(after, ends, times, ids, is_open)
+        return transactions, transaction.astype(np.int32), ordinal
 
     # -- recognition ----------------------------------------------------------------------------
 
     def _altered(
         self, messages: Messages, transactions: Transactions, transaction: np.ndarray
     ) -> Iterator[TableLost | TableDiffers]:
-        """Tables to which something was done that the stream does not tell. Found before any row
+        """Tables to which something was done that is not in the stream. Found before any row
         of the batch is handed on, as the catalog shows what was done before the last of them."""
         if self.recognition is None:
             return
@@ -184,18 +183,16 @@ class Decoder:
         for index, relation in relations.items():
             if not is_behind and transaction[index] == closed:
                 is_behind, self._noted = True, self.recognition.noted() if closed else {}
-            names = [column.name for column in relation.columns]
             after = cast("Lsn", transactions.after[transaction[index]])
-            by = int(ids[transaction[index]])
-            follow = partial(self._follow, index, relation.oid, names, by, after)
-            yield from self._checked(relation.oid, SchemaChangeKind.COLUMN_ADDED, follow)
+            follow = partial(self._follow, index, relation, int(ids[transaction[index]]), after)
+            yield from self._checked(relation.oid, follow)
             # A partition is described right behind its root, whose name its rows get. So are
             # tables that are truncated together, each behind the one before.
             root = relations.get(index - 1, self._described if index == 0 else None)
             is_leaf = str(relation.oid) not in self._names
             if is_leaf and root is not None and str(root.oid) in self._names:
                 check = partial(self.recognition.described_leaf, root.oid, relation.oid)
-                yield from self._checked(root.oid, SchemaChangeKind.PARTITION_CHANGED, check)
+                yield from self._checked(root.oid, partial(self._partition, root.oid, check))
         self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
             for oid in messages.truncated(index):
@@ -203,33 +200,46 @@ class Decoder:
         for oid in filter(self.recognition.is_looked_at, changed):
             by_these = frozenset(ids[np.unique(transaction[rows[oids == oid]])].tolist())
             check = partial(self.recognition.changed, oid, by_these, ended)
-            yield from self._checked(oid, SchemaChangeKind.PARTITION_CHANGED, check)
+            yield from self._checked(oid, partial(self._partition, oid, check))
         if not is_behind:
             self._noted = self.recognition.noted() if closed or not transactions.is_open else {}
         if closed:
             self.passed(cast("Lsn", transactions.end[closed - 1]))
 
     def _follow(
-        self, index: int, oid: int, names: Sequence[str], transaction: int, after: Lsn
-    ) -> str | None:
+        self, index: int, relation: Relation, transaction: int, after: Lsn
+    ) -> TableDiffers | None:
         assert self.recognition is not None
-        found = self.recognition.described(oid, names, transaction, after)
-        if found is None:
-            return None
+        columns = {c.name: str(self.resolve(c.type, c.modifier).type) for c in relation.columns}
+        key = tuple(c.name for c in relation.columns if c.is_key)
+        description = RelationDescription(columns, relation.identity, key)
+        found = self.recognition.described(relation.oid, description, transaction, after)
         self._followed[index] = found
-        return " and ".join(found.differs.values()) or None
+        if not found.differs:
+            return None
+        kinds, reasons = zip(*found.differs.values(), strict=True)
+        error = self.recognition.altered(relation.oid, " and ".join(reasons))
+        name = self._names[str(relation.oid)]
+        return TableDiffers(name, kinds[0], error, tuple(found.saved.values()))
+
+    def _partition(self, oid: int, check: Callable[[], str | None]) -> TableDiffers | None:
+        """check: returns why rows of partitions of a table differ."""
+        assert self.recognition is not None
+        if not (reason := check()):
+            return None
+        error = self.recognition.altered(oid, reason)
+        return TableDiffers(self._names[str(oid)], SchemaChangeKind.PARTITION_CHANGED, error)
 
     def _checked(
-        self, oid: int, kind: SchemaChangeKind, check: Callable[[], str | None]
+        self, oid: int, check: Callable[[], TableDiffers | None]
     ) -> Iterator[TableLost | TableDiffers]:
-        """check: returns why earlier rows differ, and raises TableError."""
+        """check: returns that earlier rows differ, if they do, and raises TableError."""
         name = self._names.get(str(oid))
         if name is None or name in self._faulty:
             return
-        assert self.recognition is not None
         try:
-            if told := check():
-                yield TableDiffers(name, kind, self.recognition.altered(oid, told))
+            if differs := check():
+                yield differs
         except TableError as error:
             yield self._fault(name, error)
 
@@ -245,7 +255,8 @@ class Decoder:
                 relation = messages.relation(int(index))
                 known = self._relations.get(relation.oid)
                 is_other = known is None or known.relation != relation
-                if is_other or int(index) in self._followed:
+                followed = self._followed.get(int(index))
+                if is_other or (followed is not None and followed.is_change):
                     yield int(index)
 
     def _at_barrier(
@@ -261,7 +272,8 @@ class Decoder:
             for oid in messages.truncated(index):
                 known = self._relations.get(oid)
                 if known and known.table and known.table.table not in self._faulty:
-                    yield Truncation(known.table, int(transaction[index]), int(ordinal[index]))
+                    at = int(transaction[index]), int(ordinal[index])
+                    yield Truncation(known.table, *at, messages.metadata(np.array([index])))
             return
         relation = messages.relation(index)
         name = TableId(relation.schema, relation.name)
@@ -269,25 +281,28 @@ class Decoder:
         if former != name and self._is_loaded(str(relation.oid), after):
             self._relations[relation.oid] = _Known(relation, None)
             return
+        if former != name and self.keeps(str(relation.oid), name):
+            name = former
         if former != name and former not in self._faulty:
             yield self._fault(former, _renamed(former, name))
         former_table = self._table_of(relation.oid, name)
         try:
-            known = self._relations[relation.oid] = self._describe(relation, after)
             followed = self._followed.get(index)
-            alteration = self._alteration(known, followed) if followed else None
+            known = self._relations[relation.oid] = self._describe(relation, name, after, followed)
+            is_change = followed is not None and followed.is_change
+            alteration = self._alteration(known, followed) if followed and is_change else None
         except TableError as error:
             yield self._fault(name, error)
             self._relations[relation.oid] = _Known(relation, None)
             return
         if known.table is None:
             return
-        if followed or (former_table and not _is_alike(known.table, former_table)):
+        if alteration or (former_table and not _is_alike(known.table, former_table)):
             at = int(transaction[index]), int(ordinal[index])
             yield SchemaChange(known.table, *at, alteration)
 
     def _alteration(self, known: _Known, followed: Followed) -> Alteration:
-        """What was told of columns, with values of the types that they are described with."""
+        """The changes of the columns, with values of the types that they are described with."""
         decoders = {decoder.column: decoder for decoder in known.decoders}
         filled = {
             name: decoders[name].decode(pa.array([text], pa.string()))
@@ -298,6 +313,11 @@ class Decoder:
             dict(followed.copied),
             pa.RecordBatch.from_pydict(filled) if filled else None,
             followed.changes,
+            dict(followed.saved),
+            emptied=followed.emptied,
+            gone=followed.gone,
+            key=followed.key,
+            whole_rows=followed.whole_rows,
         )
 
     def _is_loaded(self, identity: str, committed: Lsn) -> bool:
@@ -310,8 +330,11 @@ class Decoder:
         known = self._relations.get(oid)
         return known.table if known else self.tables.get(name)
 
-    def _describe(self, relation: Relation, after: Lsn) -> _Known:
-        selected = self.tables.get(TableId(relation.schema, relation.name))
+    def _describe(
+        self, relation: Relation, name: TableId, after: Lsn, followed: Followed | None
+    ) -> _Known:
+        """name: of the table in the mirror."""
+        selected = self.tables.get(name)
         if selected is None or selected.table in self._faulty:
             return _Known(relation, None)
         if selected.identity != str(relation.oid):
@@ -329,12 +352,12 @@ class Decoder:
         columns = [relation.columns[i] for i in offsets]
         types = [self.resolve(c.type, c.modifier) for c in columns]
         names = [c.name for c in columns]
-        if missing := [key for key in selected.key if key not in names]:
-            raise TableRecreated(
-                f"key column {missing[0]} no longer exists in the source",
-                table=str(selected.table),
-                column=missing[0],
-                hint=f"Run `mirrorlake reset {selected.table}` to reload the table.",
+        if followed is not None and followed.known.key_names is not None:
+            selected = replace(
+                selected,
+                key=followed.known.key_names,
+                whole_rows=followed.known.is_whole,
+                append_only=followed.known.append_only,
             )
         schema = Schema.of([Column(c.name, t.type) for c, t in zip(columns, types, strict=True)])
         if refused := refusal(selected.table, schema):
@@ -367,7 +390,7 @@ class Decoder:
             if known is None or known.table is None or known.table.table in self._faulty:
                 continue
             mine = at[oids == oid]
-            if known.table.append_only:  # a publication of others may carry more
+            if known.table.append_only:  # a publication not made by us may carry more
                 mine = mine[messages.kind[mine] == protocol.INSERT]
             if len(mine) == 0:
                 continue
@@ -477,17 +500,19 @@ def decoders_of(
     table: SourceTable, extremes: Extremes, noted: NotedIn
 ) -> tuple[ColumnDecoder, ...]:
     """For the columns of a table, in their order."""
-    name, told = str(table.table), partial(noted, table.table)
+    name, noted_in_table = str(table.table), partial(noted, table.table)
     types = table.source_types
-    return tuple(ColumnDecoder(name, c, types[c], extremes, told) for c in table.schema.names)
+    return tuple(
+        ColumnDecoder(name, c, types[c], extremes, noted_in_table) for c in table.schema.names
+    )
 
 
 def _is_change(kind: np.ndarray) -> np.ndarray:
     return np.isin(kind, np.frombuffer(b"IUDT", np.uint8))
 
 
-def _is_alike(one: SourceTable, other: SourceTable) -> bool:
-    return one.schema == other.schema and one.source_types == other.source_types
+def _is_alike(table: SourceTable, other: SourceTable) -> bool:
+    return table.schema == other.schema and table.source_types == other.source_types
 
 
 def _moment(microseconds: int) -> datetime:
@@ -505,7 +530,7 @@ def _renamed(former: TableId, name: TableId) -> TableRecreated:
 
 
 def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
-    """Every old tuple tells the whole key, unless the replica identity was changed meanwhile."""
+    """Every old tuple has the whole key, unless the replica identity was changed meanwhile."""
     for key, offset in zip(table.key, known.keys, strict=True):
         if (old.kind[:, offset] != protocol.TEXT).any():
             raise TableError(
@@ -518,7 +543,7 @@ def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
 
 
 def _check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> None:
-    """Every old row is told whole, unless the replica identity was changed meanwhile."""
+    """Every old row is sent whole, unless the replica identity was changed meanwhile."""
     if (shape[kind != protocol.INSERT] != protocol.OLD_TUPLE).any():
         raise TableError(
             "the source did not send a changed row as it was before: its replica identity is no "
@@ -531,7 +556,7 @@ def _check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> Non
 def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:
     """The old tuple may have what the new one leaves out: the key, with identity FULL everything.
 
-    The letter before the old tuple does not tell which: of a partitioned table it is the identity
+    The letter before the old tuple does not say which: of a partitioned table it is the identity
     of the root, while the partition decides what is sent. But what is left out is never NULL.
     """
     if len(rows) == 0:

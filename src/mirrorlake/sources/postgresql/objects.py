@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from mirrorlake.errors import PrerequisiteMissing, printable
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Established
+from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, RetainedLog
 from mirrorlake.sources.postgresql import publication
-from mirrorlake.sources.postgresql import slot as slots
-from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.connect import Connection, patiently, translated
 from mirrorlake.sources.postgresql.decoder import NotedIn
+from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
+from mirrorlake.sources.postgresql.recognition.known import Known
+from mirrorlake.sources.postgresql.replication import history
+from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import at_slot
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.table import KnownTables, SourceTable
 
 
 class PostgresObjects:
     """The `ManagedObjects` of one PostgreSQL source."""
 
     def __init__(
-        self, settings: PostgresSettings, sql: Callable[[], Connection], noted: NotedIn
+        self,
+        settings: PostgresSettings,
+        sql: Callable[[], Connection],
+        noted: NotedIn,
+        look: CatalogLook,
     ) -> None:
-        self._settings, self._sql, self._noted = settings, sql, noted
+        self._settings, self._sql, self._noted, self._look = settings, sql, noted, look
 
     def occupied(self) -> CheckResult | None:
         slot = self._settings.slot
@@ -31,19 +42,19 @@ class PostgresObjects:
                 return None
             made = publication.state_of(self._sql(), self._settings.publication)
         home = publication.home_of(made, self._settings) if made else None
-        message = f"{_slot_words(slot)} already exists"
-        hint = (
-            "Set root to the folder for which it was created, or choose another name in "
-            "source.slot."
-        )
-        unused = "If the slot is not used any more, drop it with `mirrorlake detach` there"
+        message = f"{_slot_words(slot)} exists, but was not created for this landing zone"
+        hint = "Set root to the folder of that landing zone, or choose another name in source.slot."
+        unused = "If the slot is not used any more, run `mirrorlake detach` in that folder."
         if home is not None:
-            message = f"{_slot_words(slot)} was created for the landing zone {printable(home)}"
-            hint = f"{hint} {unused}."
+            message = f"{_slot_words(slot)} belongs to the landing zone {printable(home)}"
+            hint = f"{hint} {unused}"
         elif not state.active_pid:
-            hint = f"{hint} {unused}, or with `select pg_drop_replication_slot('{slot}')`."
+            hint = (
+                f"{hint} {unused} Only if that folder is lost, run `select pg_drop_replication_slot"
+                f"('{slot}')`: a mirror that needs the slot would lose changes."
+            )
         if state.active_pid:
-            message += ", and a running mirror reads it"
+            message += "; a running mirror reads it"
         return CheckResult("slot", CheckSeverity.ERROR, message, hint)
 
     def intended(self) -> Sequence[str]:
@@ -56,7 +67,9 @@ class PostgresObjects:
             ]
         return [_slot_words(settings.slot), *map(_publication_words, publications)]
 
-    def establish(self, tables: Sequence[SourceTable]) -> Established:
+    def establish(
+        self, tables: Sequence[SourceTable], beyond: LogPoint | None = None
+    ) -> Established:
         connection, settings = self._sql(), self._settings
         with translated():
             state = slots.slot_state(connection, settings.slot)
@@ -66,23 +79,48 @@ class PostgresObjects:
                     where="PostgreSQL",
                     hint="Choose another name in source.slot.",
                 )
-            publications = publication.create(connection, settings, tables)
+            if beyond is not None:
+                history.reach(connection, beyond)
+            publications = patiently(lambda: publication.create(connection, settings, tables))
             slots.drop_slot(connection, settings.slot)
         snapshot = at_slot(settings, settings.slot, self._noted, temporary=False)
         made = [_slot_words(settings.slot), *map(_publication_words, publications)]
-        return Established(snapshot, made)
+        try:
+            return Established(snapshot, made, self._known(tables))
+        except BaseException:
+            snapshot.close()
+            raise
+
+    def _known(self, tables: Sequence[SourceTable]) -> KnownTables:
+        """By what these tables are recognised: as before, in the publications that are made now."""
+        looks = self._look.tables(tables)
+        found: dict[TableId, Mapping[str, Any]] = {}
+        for table in tables:
+            if (look := looks.get(int(table.identity))) is not None:
+                now = look.known()
+                known = Known.of(table.known) if table.known else now
+                found[table.table] = replace(known, published=now.published).plain()
+        return found
 
     def include(self, tables: Sequence[SourceTable]) -> None:
         with translated():
-            publication.include(self._sql(), self._settings, tables)
+            patiently(lambda: publication.include(self._sql(), self._settings, tables))
 
     def name_home(self, home: str) -> None:
         with translated():
             publication.name_home(self._sql(), self._settings, home)
 
-    def retained(self) -> int | None:
+    def rejects_changes(self) -> bool:
+        with translated():
+            return publication.rejects_changes(self._sql(), self._settings)
+
+    def retained(self) -> RetainedLog | None:
         with translated():
             return slots.retained(self._sql(), self._settings.slot)
+
+    def release(self) -> None:
+        with translated():
+            slots.drop_unused(self._sql(), self._settings.slot)
 
     def detach(self, made: Sequence[str]) -> list[str]:
         connection, settings = self._sql(), self._settings

@@ -28,14 +28,17 @@ _PADDING = 16
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
+    """is_key: it is part of the replica identity."""
+
     name: str
     type: int
     modifier: int
+    is_key: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What PostgreSQL says of a table before it sends its first change."""
+    """A Relation message: the description of a table, sent before its first change."""
 
     oid: int
     schema: str
@@ -48,7 +51,7 @@ class Messages:
     """A batch of messages as vectors.
 
     kind: uint8, the type byte of each; start: int64, where each begins in `buffer`. lsns: where
-    each stands in the log, when that is wanted.
+    each stands in the log, where it is given.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Messages:
         return values
 
     def metadata(self, at: np.ndarray) -> pa.RecordBatch | None:
-        """What the log says of these messages: `lsn`, uint64."""
+        """The metadata of these messages: `lsn`, uint64."""
         if self._lsns is None:
             return None
         return pa.RecordBatch.from_arrays([pa.array(self._lsns[at])], names=["lsn"])
@@ -100,9 +103,10 @@ def _relation(raw: bytes) -> Relation:
     offset += 3
     columns = []
     for _ in range(count):
+        is_key = bool(raw[offset] & 1)
         column, offset = _string(raw, offset + 1)
         type_oid, modifier = struct.unpack_from("!Ii", raw, offset)
-        columns.append(RelationColumn(column, type_oid, modifier))
+        columns.append(RelationColumn(column, type_oid, modifier, is_key))
         offset += 8
     return Relation(oid, schema or "pg_catalog", name, identity.decode(), tuple(columns))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.connect import Connection, is_found
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -31,36 +32,44 @@ class PublicationState:
     truncates: bool
     partitions: bool
     all_tables: bool
+    owned: bool  # by our user
     comment: str | None
     tables: frozenset[TableId]
+
+
+# The view of PostgreSQL waits while one of the tables is altered.
+_COVERED = """
+with covered(oid) as (
+    select r.prrelid from pg_publication_rel r where r.prpubid = %(number)s
+    union
+    select c.oid from pg_publication p, pg_class c
+    where p.oid = %(number)s and p.puballtables and c.oid >= 16384
+    {schemas})
+select n.nspname, c.relname, c.relispartition or c.relkind = 'p'
+from covered m join pg_class c on c.oid = m.oid join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and c.relpersistence = 'p'
+"""
+_OF_SCHEMAS = """
+    union
+    select c.oid from pg_publication_namespace s join pg_class c on c.relnamespace = s.pnnspid
+    where s.pnpubid = %(number)s
+"""
 
 
 def state_of(connection: Connection, name: str) -> PublicationState | None:
     row = connection.execute(
         """
         select oid::bigint, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables,
-               obj_description(oid, 'pg_publication')
+               pg_has_role(pubowner, 'usage'), obj_description(oid, 'pg_publication')
         from pg_publication where pubname = %s
         """,
         [name],
     ).fetchone()
     if row is None:
         return None
-    tables = connection.execute(
-        """
-        select t.schemaname, t.tablename, c.relispartition
-        from pg_publication_tables t join pg_namespace n on n.nspname = t.schemaname
-        join pg_class c on c.relnamespace = n.oid and c.relname = t.tablename
-        where t.pubname = %s
-        union
-        select n.nspname, c.relname, c.relispartition
-        from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
-        join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
-        where p.pubname = %s
-        """,
-        [name, name],
-    ).fetchall()
-    number, inserts, updates, deletes, truncates, via_root, all_tables, comment = row
+    schemas = _OF_SCHEMAS if connection.info.server_version >= 150_000 else ""
+    tables = connection.execute(_COVERED.format(schemas=schemas), {"number": row[0]}).fetchall()
+    number, inserts, updates, deletes, truncates, via_root, all_tables, owned, comment = row
     return PublicationState(
         name=name,
         number=number,
@@ -68,8 +77,9 @@ def state_of(connection: Connection, name: str) -> PublicationState | None:
         updates=updates,
         deletes=deletes,
         truncates=truncates,
-        partitions=not via_root and any(is_partition for _, _, is_partition in tables),
+        partitions=not via_root and any(of_partitions for _, _, of_partitions in tables),
         all_tables=all_tables,
+        owned=owned,
         comment=comment,
         tables=frozenset(TableId(schema, table) for schema, table, _ in tables),
     )
@@ -86,7 +96,7 @@ def create(
     """
     made: list[str] = []
     with connection.transaction():
-        for name, members in _by_publication(settings, tables).items():
+        for name, members in by_publication(settings, tables).items():
             state = state_of(connection, name)
             if state is not None and is_ours(state, settings):
                 drop(connection, name)
@@ -116,7 +126,7 @@ def include(
     """
     with connection.transaction():
         exclude(connection, settings, [table for table in tables if table.append_only])
-        for name, members in _by_publication(settings, tables).items():
+        for name, members in by_publication(settings, tables).items():
             state = state_of(connection, name)
             if state is None:
                 if members:
@@ -128,39 +138,110 @@ def include(
                     raise refused
                 _run(
                     connection,
-                    sql.SQL("alter publication {} add table {}").format(
-                        sql.Identifier(name), _members(missing)
-                    ),
+                    addition(name, missing),
                     f"publication {name} does not contain {_named(missing)} and cannot be changed",
                 )
         _check_conditions(connection, settings.publication)
 
 
+def follow_keys(
+    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+) -> bool:
+    """Let tables that got a key, or lost it, go from one publication of ours to the other. Returns
+    whether all could: one that is locked by others waits for the next call.
+
+    A server that may lose changes of a table that is added keeps a table without key in none.
+    """
+    states = {
+        name: state
+        for name in (settings.publication, settings.append_publication)
+        if (state := state_of(connection, name)) and is_ours(state, settings)
+    }
+    if loses_additions(connection.info.server_version) or len(states) < 2:
+        return exclude(connection, settings, [table for table in tables if table.append_only])
+    is_done = True
+    for table in tables:
+        name = name_of(settings, table)
+        (other,) = states.keys() - {name}
+        is_there = table.in_source in states[name].tables
+        if is_there or table.in_source not in states[other].tables or states[other].all_tables:
+            continue
+        add = sql.SQL("alter publication {} add table {}").format(
+            sql.Identifier(name), _member(table)
+        )
+        try:
+            with connection.transaction():
+                _alter(connection, other, "drop table only", table)
+                _run(connection, add, f"publication {name} cannot be changed")
+                _check_conditions(connection, settings.publication)
+        except psycopg.errors.LockNotAvailable:
+            is_done = False
+        except PrerequisiteMissing:  # the table is found to be missing in its publication
+            is_done &= exclude(connection, settings, [table] if table.append_only else [])
+    return is_done
+
+
 def exclude(
     connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
-) -> None:
-    """Take tables out of the publication of updates, if it is ours.
+) -> bool:
+    """Take tables out of the publication of updates, if it is ours. Returns whether all could: one
+    that is locked by others waits for the next call.
 
     A table without a key that stays in it cannot be updated any more by its own users.
     """
     state = state_of(connection, settings.publication)
     if state is None or state.all_tables or not is_ours(state, settings):
-        return
+        return True
+    is_done = True
     for table in tables:
-        if table.table in state.tables:
-            connection.execute(
-                sql.SQL("alter publication {} drop table only {}").format(
-                    sql.Identifier(state.name),
-                    sql.Identifier(table.table.schema, table.table.name),
-                )
-            )
+        if table.in_source in state.tables:
+            try:
+                _alter(connection, state.name, "drop table only", table)
+            except psycopg.errors.LockNotAvailable:
+                is_done = False
+    return is_done
+
+
+def _alter(connection: Connection, name: str, what: LiteralString, table: SourceTable) -> None:
+    statement = sql.SQL("alter publication {} " + what + " {}").format(
+        sql.Identifier(name), sql.Identifier(table.in_source.schema, table.in_source.name)
+    )
+    connection.execute(statement)
+
+
+# As PostgreSQL decides whether it rejects an update of a published table: a partition has an
+# identity of its own.
+_WITHOUT_IDENTITY = """
+with recursive tree(oid) as (
+    select r.prrelid
+    from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+    where p.pubname = $1 and (p.pubupdate or p.pubdelete)
+    union all
+    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid)
+select from tree t join pg_class l on l.oid = t.oid and l.relkind = 'r'
+where l.relreplident <> 'f' and not exists (
+    select from pg_index i where i.indrelid = l.oid and i.indimmediate and i.indisvalid
+    and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end)
+limit 1
+"""
+
+
+def rejects_changes(connection: Connection, settings: PostgresSettings) -> bool:
+    """Whether a table in the publication of updates, which is ours, has no replica identity: its
+    own users cannot update it."""
+    name = settings.publication
+    if not is_found(connection, _WITHOUT_IDENTITY, name):
+        return False
+    state = state_of(connection, name)
+    return state is not None and is_ours(state, settings)
 
 
 CORRECTED = {14: 18, 15: 13, 16: 9, 17: 5}
 """The release of each version from which on a table that is added to a publication loses nothing.
 
 Before, a transaction that runs meanwhile can make the decoder remember for good that the table is
-not published, and nothing tells from outside whether it does.
+not published, and this cannot be detected from outside.
 """
 
 
@@ -202,7 +283,7 @@ def tried_condition(
 
 
 def _check_conditions(connection: Connection, publication: str) -> None:
-    """Refuse a row condition on a column that the log does not tell of old rows.
+    """Refuse a row condition on a column that the log does not contain for old rows.
 
     PostgreSQL would refuse every update and deletion of such a table to its own users.
     """
@@ -240,17 +321,28 @@ def name_of(settings: PostgresSettings, table: SourceTable) -> str:
 
 def names_of(settings: PostgresSettings, tables: Iterable[SourceTable]) -> list[str]:
     """The publications that the stream reads."""
-    found = _by_publication(settings, tables)
+    found = by_publication(settings, tables)
     return [name for name, members in found.items() if members or name == settings.publication]
+
+
+def read_by(
+    connection: Connection, settings: PostgresSettings, tables: Iterable[SourceTable]
+) -> list[str]:
+    """The publications that the stream reads: also one that a table may come to later."""
+    found = names_of(settings, tables)
+    other = settings.append_publication
+    is_there = other not in found and state_of(connection, other) is not None
+    return [*found, other] if is_there else found
 
 
 def drop(connection: Connection, name: str) -> None:
     connection.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(name)))
 
 
-def _by_publication(
+def by_publication(
     settings: PostgresSettings, tables: Iterable[SourceTable]
 ) -> dict[str, list[SourceTable]]:
+    """The tables of each of the two publications."""
     found: dict[str, list[SourceTable]] = {
         settings.publication: [],
         settings.append_publication: [],
@@ -263,17 +355,28 @@ def _by_publication(
 def _create(
     connection: Connection, settings: PostgresSettings, name: str, members: Sequence[SourceTable]
 ) -> None:
+    _run(connection, creation(settings, name, members), f"publication {name} cannot be created")
+    _comment(connection, name, _mark(settings))
+
+
+def creation(settings: PostgresSettings, name: str, members: Sequence[SourceTable]) -> sql.Composed:
+    """The statement that creates a publication of these tables."""
     # A table without key must not publish updates: they would be refused to its own users.
     is_append = name == settings.append_publication
     operations = "insert, truncate" if is_append else "insert, update, delete, truncate"
-    statement: sql.Composed = sql.SQL("create publication {}").format(sql.Identifier(name))
+    statement = sql.SQL("create publication {}").format(sql.Identifier(name))
     if members:
         statement += sql.SQL(" for table ") + _members(members)
-    statement += sql.SQL(" with (publish = {}, publish_via_partition_root = true)").format(
+    return statement + sql.SQL(" with (publish = {}, publish_via_partition_root = true)").format(
         sql.Literal(operations)
     )
-    _run(connection, statement, f"publication {name} cannot be created")
-    _comment(connection, name, _mark(settings))
+
+
+def addition(name: str, tables: Sequence[SourceTable]) -> sql.Composed:
+    """The statement that adds tables to a publication."""
+    return sql.SQL("alter publication {} add table {}").format(
+        sql.Identifier(name), _members(tables)
+    )
 
 
 def is_ours(state: PublicationState, settings: PostgresSettings) -> bool:
@@ -320,7 +423,7 @@ def _members(tables: Sequence[SourceTable]) -> sql.Composed:
 def _member(table: SourceTable) -> sql.Composable:
     # Without ONLY the tables that inherit from it would be added, which have no key of it: their
     # own users could not update them any more.
-    name = sql.SQL("only ") + sql.Identifier(table.table.schema, table.table.name)
+    name = sql.SQL("only ") + sql.Identifier(table.in_source.schema, table.in_source.name)
     condition = table.selection.get("rows")
     if condition is None:
         return name
@@ -332,7 +435,7 @@ def _run(connection: Connection, statement: sql.SQL | sql.Composed, what: str) -
     try:
         with connection.transaction():
             connection.execute(statement)
-    except psycopg.OperationalError:  # it says nothing about the statement
+    except psycopg.OperationalError:  # it is not about the statement
         raise
     except psycopg.Error as error:
         said = (error.diag.message_primary, error.diag.message_detail)
@@ -340,7 +443,7 @@ def _run(connection: Connection, statement: sql.SQL | sql.Composed, what: str) -
         raise PrerequisiteMissing(
             f"{what}: {reason}",
             where="PostgreSQL",
-            hint=f"Run as the owner of the tables: {statement.as_string(connection)};",
+            hint=f"Run `{statement.as_string(connection)}` as a superuser.",
         ) from error
 
 

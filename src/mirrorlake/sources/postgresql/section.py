@@ -28,6 +28,7 @@ class PostgresSection(SourceSection):
     rows: dict[str, str] = Field(default_factory=dict)
     slot: str | None = Field(default=None, pattern=_SLOT)
     publication: str | None = Field(default=None, min_length=1, max_length=56)
+    failover: bool = True
     extremes: ExtremesSection = Field(default_factory=ExtremesSection)
     load_workers: PositiveInt = 2
 
@@ -38,6 +39,7 @@ class PostgresSection(SourceSection):
             selection=Selection(tuple(self.tables), self.columns, self.rows),
             slot=self.slot or own,
             publication=self.publication or own,
+            failover=self.failover,
             extremes=Extremes(self.extremes.dates, self.extremes.numbers),
             load_workers=self.load_workers,
         )

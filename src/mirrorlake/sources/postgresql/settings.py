@@ -1,4 +1,4 @@
-"""What a project says about its PostgreSQL."""
+"""The settings of a PostgreSQL source."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class PostgresSettings:
     selection: Selection = field(default_factory=Selection)
     slot: str = "mirrorlake"
     publication: str = "mirrorlake"
+    failover: bool = True  # from PostgreSQL 17 on: standbys keep a copy of the slot
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load
     part_bytes: int = 256 * MIB  # of heap per piece; a crash loads at most the table again
@@ -32,5 +33,5 @@ class PostgresSettings:
 
     @property
     def append_publication(self) -> str:
-        """The publication of tables whose updates cannot be told apart."""
+        """The publication of tables whose updates and deletions cannot be captured."""
         return f"{self.publication}_append"

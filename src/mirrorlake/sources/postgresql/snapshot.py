@@ -7,8 +7,9 @@ parses whole messages at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 
 import psycopg
@@ -29,9 +30,11 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.postgresql.connect import (
     Connection,
+    Result,
     any_text,
     connect,
     connect_replication,
+    patiently,
     translated,
 )
 from mirrorlake.sources.postgresql.copy import copied
@@ -39,8 +42,8 @@ from mirrorlake.sources.postgresql.decoder import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
+from mirrorlake.sources.postgresql.replication.slot import create_slot
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.slot import create_slot
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
@@ -82,7 +85,8 @@ class PostgresSnapshot:
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         connection = self._borrow()
         with translated():
-            heaps = connection.execute(_HEAPS, [table.identity] * 2).fetchall()
+            query = partial(connection.execute, _HEAPS, [table.identity] * 2)
+            heaps = self._patiently(connection, query).fetchall()
         self._idle.put(connection)
         step = max(self._settings.part_bytes // _PAGE, 1)
         parts = []
@@ -101,9 +105,13 @@ class PostgresSnapshot:
         if part.range is None or not part.table.schema.columns:
             return
         decoders = decoders_of(part.table, self._settings.extremes, self._noted)
-        with self._reading(part.table) as connection, any_text(connection):
-            for block in copied(connection, _query(part).as_bytes(connection)):
-                yield _read(block, part.table, decoders)
+        with self._reading(part.table) as connection:
+            heap = sql.SQL("only ") + sql.Identifier(*part.range[:2])
+            self._patiently(connection, partial(locked.lock, connection, heap))
+            with any_text(connection):
+                for block in copied(connection, _query(part).as_bytes(connection)):
+                    yield _read(block, part.table, decoders)
+            self._take(connection)  # without a lock on the table
 
     @contextmanager
     def _reading(self, table: SourceTable) -> Iterator[Connection]:
@@ -134,7 +142,7 @@ class PostgresSnapshot:
         cannot be altered until the snapshot is closed."""
         check_ordered(table)
         with self._reading(table) as connection:
-            relation = self._relation(connection, table)
+            relation = _relation(connection, table)
             locked.lock(connection, relation)
             with closing(connect(self._settings.url)) as now:
                 locked.check(connection, now, table, self._known(table))
@@ -143,6 +151,20 @@ class PostgresSnapshot:
             with any_text(connection):
                 for block in copied(connection, query.as_bytes(connection)):
                     yield _read(block, table, decoders), self.point
+
+    def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
+        """As the planner estimates it."""
+        connection, found = self._borrow(), None
+        with suppress(psycopg.Error):  # the table was altered behind the rows that were read
+            relation = _relation(connection, table)
+            query = sql.SQL("explain (format json) select from {}{}").format(
+                relation, _where(table, keys)
+            )
+            ((plan,),) = connection.execute(query).fetchall()
+            found = int(plan[0]["Plan"]["Plan Rows"])
+        self._take(connection)  # without a lock on the table
+        self._idle.put(connection)
+        return found
 
     def upto(self, _part: SnapshotPart) -> Lsn:
         return self.point
@@ -156,27 +178,10 @@ class PostgresSnapshot:
         self._keeper.close()
 
     def _known(self, table: SourceTable) -> Known | None:
-        """By what the stream knows the table, or was told that it is known."""
+        """By what the stream knows the table; before there is a stream, what was recorded."""
         if self._recognition is not None:
             return self._recognition.known(int(table.identity))
         return Known.of(table.known) if table.known else None
-
-    def _relation(self, connection: Connection, table: SourceTable) -> sql.Composed:
-        """The table by the name that it has now, with its partitions and no heirs."""
-        query = (
-            "select n.nspname, c.relname, c.relkind from pg_class c "
-            "join pg_namespace n on n.oid = c.relnamespace where c.oid = %s::oid"
-        )
-        found = connection.execute(query, [table.identity]).fetchone()
-        if found is None:
-            raise TableRecreated(
-                "the table was dropped in the source",
-                table=str(table.table),
-                hint=f"Run `mirrorlake reset {table.table}` to reload it.",
-            )
-        schema, name, kind = found
-        only = sql.SQL("" if kind == "p" else "only ")
-        return sql.Composed([only, sql.Identifier(schema, name)])
 
     def _borrow(self) -> Connection:
         try:
@@ -186,9 +191,27 @@ class PostgresSnapshot:
 
     def _enter(self) -> Connection:
         connection = connect(self._settings.url, autocommit=False)
+        self._take(connection)
+        return connection
+
+    def _patiently(self, connection: Connection, act: Callable[[], Result]) -> Result:
+        """Do something that needs a lock, however long another session holds it."""
+
+        def attempt() -> Result:
+            try:
+                return act()
+            except psycopg.errors.LockNotAvailable:
+                self._take(connection)
+                raise
+
+        return patiently(attempt, forever=True)
+
+    def _take(self, connection: Connection) -> None:
+        """Let a connection see the snapshot, in a transaction of its own."""
         take = sql.SQL("set transaction snapshot {}").format(sql.Literal(self._name))
         try:
             with translated():
+                connection.rollback()
                 connection.execute("set transaction isolation level repeatable read, read only")
                 connection.execute(take)
         except psycopg.Error as error:  # the server was restarted: it was that of a connection
@@ -197,7 +220,6 @@ class PostgresSnapshot:
                 f"the snapshot of the load is gone: {_first_line(error)}",
                 hint="The load is restarted.",
             ) from error
-        return connection
 
 
 def at_slot(
@@ -212,11 +234,30 @@ def at_slot(
     replication = connect_replication(settings.url)
     try:
         with translated():
-            point, name = create_slot(replication, slot, temporary=temporary)
+            failover = settings.failover
+            point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
         return PostgresSnapshot(settings, replication, point, name, noted, recognition)
     except BaseException:
         replication.close()
         raise
+
+
+def _relation(connection: Connection, table: SourceTable) -> sql.Composed:
+    """The table by the name that it has now, with its partitions and no heirs."""
+    query = (
+        "select n.nspname, c.relname, c.relkind from pg_class c "
+        "join pg_namespace n on n.oid = c.relnamespace where c.oid = %s::oid"
+    )
+    found = connection.execute(query, [table.identity]).fetchone()
+    if found is None:
+        raise TableRecreated(
+            "the table was dropped in the source",
+            table=str(table.table),
+            hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+        )
+    schema, name, kind = found
+    only = sql.SQL("" if kind == "p" else "only ")
+    return sql.Composed([only, sql.Identifier(schema, name)])
 
 
 def read_rows(
@@ -235,7 +276,7 @@ def read_rows(
     ]
     filled = query.format(
         sql.SQL(", ").join(columns),
-        sql.Identifier(table.table.schema, table.table.name),
+        _relation(connection, table),
         sql.SQL(", ").join(names),
         sql.SQL(", ").join([row] * keys.num_rows),
     )
@@ -266,6 +307,17 @@ def _query(part: SnapshotPart) -> sql.Composed:
 
 def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:
     """All rows in a range, in the order of their keys as we have them."""
+    order = sql.SQL(", ").join(_sortable(table, name) for name in table.key)
+    return sql.SQL("copy (select {} from {}{}{}) to stdout with (format csv)").format(
+        sql.SQL(", ").join(map(sql.Identifier, table.schema.names)),
+        relation,
+        _where(table, keys),
+        sql.SQL(" order by ") + order if table.key else sql.SQL(""),
+    )
+
+
+def _where(table: SourceTable, keys: KeyRange) -> sql.Composable:
+    """What chooses the selected rows in a range."""
     conditions: list[sql.Composable] = []
     if keys.low is not None:
         conditions.append(_bounded(table, keys.low, ">=" if keys.is_closed else ">"))
@@ -273,14 +325,7 @@ def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.
         conditions.append(_bounded(table, keys.high, "<="))
     if condition := table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
-    where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
-    query = "copy (select {} from {}{} order by {}) to stdout with (format csv)"
-    return sql.SQL(query).format(
-        sql.SQL(", ").join(map(sql.Identifier, table.schema.names)),
-        relation,
-        where,
-        sql.SQL(", ").join(_sortable(table, name) for name in table.key),
-    )
+    return sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
 
 
 def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> sql.Composed:

@@ -7,33 +7,43 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from math import inf
 
 import psycopg
 import pyarrow as pa
 import structlog
 
-from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
+from mirrorlake.errors import (
+    PrerequisiteMissing,
+    SourceGap,
+    SourceUnavailable,
+    TableAltered,
+    UsageError,
+)
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import DIFFERS, CheckResult, CheckSeverity
+from mirrorlake.sources.base import ALTERED, DIFFERS, LINEAGE, REPAIR, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
-from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
     Connection,
+    PostgresPulse,
     connect,
     connect_replication,
+    patiently,
     simple_query,
     translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
-from mirrorlake.sources.postgresql.recognition.recognition import Recognition
-from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
+from mirrorlake.sources.postgresql.replication import history
+from mirrorlake.sources.postgresql.replication import slot as slots
+from mirrorlake.sources.postgresql.replication.stream import PostgresStream
+from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
-from mirrorlake.sources.postgresql.stream import PostgresStream
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
 from mirrorlake.sources.table import SourceTable
 
@@ -47,11 +57,13 @@ class PostgresSource:
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
-        self.objects = PostgresObjects(settings, self._sql, self._noted)
         self._connection: Connection | None = None
+        self._streaming: PostgresStream | None = None
         self._types: Types | None = None
-        self._look = CatalogLook(self._sql, settings)
+        self._look = CatalogLook(self._sql, settings, self._resolve)
+        self.objects = PostgresObjects(settings, self._sql, self._noted, self._look)
         self._recognition: Recognition | None = None
+        self._loaded_names: Mapping[str, TableId] = {}
         self._replaced: Counter[tuple[TableId, str]] = Counter()
 
     # -- before ---------------------------------------------------------------------------------
@@ -84,17 +96,19 @@ class PostgresSource:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
                 where="source.tables",
-                hint="Correct source.tables (names are case-sensitive); `mirrorlake check` lists "
-                "the patterns that match nothing.",
+                hint=table_checks.where_tables_are(self._sql()),
             )
         if idle := table_checks.idle(self._settings, catalog):
             raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
         return [
-            replace(table, known=look.known().plain())
+            replace(table, known=look.known(captures(table)).plain())
             if (look := looks.get(int(table.identity)))
             else table
             for table in tables
         ]
+
+    def keep_names(self, names: Mapping[str, TableId]) -> None:
+        self._loaded_names = dict(names)
 
     def identity(self) -> Mapping[str, str]:
         with closing(connect_replication(self._settings.url)) as replication:
@@ -116,9 +130,10 @@ class PostgresSource:
 
     # -- streaming ------------------------------------------------------------------------------
 
-    def resume(self, since: LogPoint) -> None:
+    def resume(self, since: LogPoint, former: Mapping[str, str]) -> None:
         with translated():
             state = slots.slot_state(self._sql(), self._settings.slot)
+        self._check_lineage(since, former.get(LINEAGE, ""))
         slot = self._settings.slot
         if state is None:
             raise self._gap(f"replication slot {slot} does not exist", since)
@@ -136,6 +151,37 @@ class PostgresSource:
             if finding.severity is CheckSeverity.ERROR:
                 raise self._gap(finding.message, since)
 
+    def _set_failover(self, replication: Connection) -> None:
+        """Correct the slot of an earlier release, and one whose setting has changed."""
+        name, failover = self._settings.slot, self._settings.failover
+        state = slots.slot_state(self._sql(), name)
+        if state and not state.active_pid and state.failover not in {None, failover}:
+            slots.set_failover(replication, name, failover=failover)
+
+    def _check_lineage(self, since: LogPoint, former: str) -> None:
+        """Everything up to `since` is in the log that the server writes now. Raises SourceGap."""
+        now = self.identity()[LINEAGE]
+        if not former or now == former:
+            return
+        took_over = f"another server has taken over, with timeline {now} instead of {former}"
+        end = history.left_at(self._settings.url, former, now)
+        if end is None:
+            raise SourceGap(
+                f"{took_over}, of whose history that is no part",
+                where="PostgreSQL",
+                hint=f"If source.url names the right server: {REPAIR}",
+            )
+        if not end.covers(since):
+            assert isinstance(since, Lsn)
+            size = (since.value - end.value) / MIB
+            raise SourceGap(
+                f"{took_over}, and lacks the changes in the last {size:,.1f} MiB of the log, from "
+                f"{end} to {since}, which are mirrored",
+                where="PostgreSQL",
+                hint=f"{REPAIR} From PostgreSQL 17 on, synchronized_standby_slots lets a standby "
+                "have all changes before they are mirrored.",
+            )
+
     def snapshot(self) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
         return at_slot(
@@ -145,7 +191,7 @@ class PostgresSource:
     def stream(
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
     ) -> PostgresStream:
-        """What the slot has not been told of, and `since` does not cover either."""
+        """The changes that are neither acknowledged to the slot nor covered by `since`."""
         self._recognition = Recognition(
             self._look, {int(table.identity): table for table in tables}
         )
@@ -156,13 +202,15 @@ class PostgresSource:
                 self._settings.extremes,
                 self._noted,
                 self._recognition,
+                self._keeps,
             )
             replication = connect_replication(self._settings.url)
             try:
-                return PostgresStream(
+                self._set_failover(replication)
+                stream = PostgresStream(
                     replication,
                     self._settings.slot,
-                    publication.names_of(self._settings, tables),
+                    publication.read_by(self._sql(), self._settings, tables),
                     decoder,
                     self._settings.chunk_bytes,
                     since,
@@ -173,37 +221,41 @@ class PostgresSource:
                 if isinstance(error.__cause__, psycopg.errors.ObjectInUse):
                     raise slots.in_use(self._sql(), self._settings.slot) from error
                 raise
+        self._streaming = stream
+        return stream
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         with translated():
-            findings = list(server_checks.watch(self._sql(), self._settings, tables))
             catalog = self._catalog()
             now = {table.table: table for table in self._described(catalog)}
+            # Updates of a table that lost its key work again at once, even when the mirror fails.
+            as_now = [now.get(table.table, table) for table in tables]
+            if not publication.follow_keys(self._sql(), self._settings, list(now.values())):
+                as_now = list(tables)  # published as before, until the next attempt
+            findings = list(server_checks.watch(self._sql(), self._settings, as_now))
             findings += table_checks.changed(tables, now)
             if self._recognition:
                 findings += [
                     CheckResult(
-                        check,
-                        CheckSeverity.WARNING if check == DIFFERS else CheckSeverity.ERROR,
+                        DIFFERS if kind else ALTERED,
+                        CheckSeverity.WARNING if kind else CheckSeverity.ERROR,
                         error.what,
                         error.hint,
                         TableId.parse(error.table),
+                        kind,
                     )
-                    for check, error in self._recognition.faults(tables)
+                    for kind, error in self._recognition.faults(tables)
                 ]
                 findings += [
                     CheckResult(
                         "columns",
                         CheckSeverity.WARNING,
-                        f"columns of {table} have changed: {told}; the mirror follows with the "
+                        f"columns of {table} have changed: {changes}; the mirror follows with the "
                         "next change of the table",
                         table=table,
                     )
-                    for table, told in self._recognition.unseen(tables)
+                    for table, changes in self._recognition.unseen(tables)
                 ]
-            # Whoever lost their key can work on at once, whatever becomes of the mirror.
-            keyless = [table for table in now.values() if table.append_only]
-            publication.exclude(self._sql(), self._settings, keyless)
         return findings
 
     def current(self) -> LogPoint:
@@ -213,8 +265,29 @@ class PostgresSource:
         return Lsn.parse(row[0])
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
-        with translated():
+        def read() -> pa.Table:
             return read_rows(self._sql(), table, keys, self._settings.extremes, self._noted)
+
+        with translated():
+            try:
+                return patiently(read)
+            except psycopg.ProgrammingError as error:  # altered, or not ours to read
+                raise TableAltered(
+                    f"rows cannot be read again: {error.diag.message_primary}",
+                    table=str(table.table),
+                    hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+                ) from error
+
+    def pulse(self) -> PostgresPulse:
+        """Until a stream is opened, it asks."""
+        self._streaming = None
+        with translated():
+            info = self._sql().info
+        return PostgresPulse(
+            self._settings.url,
+            info,
+            lambda: stream.heard if (stream := self._streaming) else -inf,
+        )
 
     def close(self) -> None:
         if self._connection is not None:
@@ -234,19 +307,30 @@ class PostgresSource:
 
     def _described(self, catalog: Sequence[CatalogTable]) -> list[SourceTable]:
         assert self._types is not None
-        return [describe(table, self._types, self._settings.selection) for table in catalog]
+        names, found = {table.table for table in catalog}, []
+        for table in catalog:
+            name = self._loaded_names.get(str(table.oid), table.table)
+            if name in names or not self._keeps(str(table.oid), table.table):
+                name = table.table
+            found.append(describe(table, self._types, self._settings.selection, name))
+        return found
+
+    def _keeps(self, identity: str, name: TableId) -> bool:
+        """Whether a table that has this name now keeps the one with which it was loaded."""
+        is_held = identity in self._loaded_names and name not in self._loaded_names.values()
+        return is_held and self._settings.selection.takes(name)
 
     def _gap(self, what: str, since: LogPoint, until: LogPoint | None = None) -> SourceGap:
         """That changes behind `since` are lost, up to a point or, for None, all that there are."""
         end = until or self.current()
         assert isinstance(since, Lsn)
         assert isinstance(end, Lsn)
-        size = (end.value - since.value) / (1 << 20)
-        told = f"in up to {size:,.1f} MiB of the log, from {since} to {end}," if size >= 0 else ""
+        size = (end.value - since.value) / MIB
+        extent = f"in up to {size:,.1f} MiB of the log, from {since} to {end}," if size >= 0 else ""
         return SourceGap(
-            f"{what}; changes {told or 'in between'} are lost",
+            f"{what}; changes {extent or 'in between'} are lost",
             where="PostgreSQL",
-            hint="Run `mirrorlake reset --all` to load all tables again.",
+            hint=REPAIR,
         )
 
     def _resolve(self, oid: int, modifier: int) -> PgType:
@@ -256,7 +340,7 @@ class PostgresSource:
         return self._types.resolve(oid, modifier)
 
     def _noted(self, table: TableId, column: str, count: int) -> None:
-        """Say once per column that values were replaced, and again at every tenfold number."""
+        """Log once per column that values were replaced, and again at every tenfold number."""
         before = self._replaced[table, column]
         self._replaced[table, column] = now = before + count
         if before == 0 or len(str(before)) != len(str(now)):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing, TableError
 from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.postgresql.checks import server_checks
+from tests.conformance.scene import until
 from tests.conftest import Database
 from tests.sources.postgresql.captured import Captured
 
@@ -102,12 +108,12 @@ def test_a_user_who_may_not_replicate_is_told_how(visitor: Captured) -> None:
 def test_a_user_who_may_not_create_a_publication_is_told_how(visitor: Captured) -> None:
     user = f"visitor_{visitor.database.name}"
     visitor.run(f"revoke create on database {visitor.database.name} from {user}")
-    finding = the_finding(visitor, "rights", WARNING)
-    assert "may not create a publication" in finding.message
+    finding = the_finding(visitor, "publication", ERROR)
+    assert "may not create publication" in finding.message
     with pytest.raises(PrerequisiteMissing, match="permission denied"):
         visitor.begin()
     cure(visitor, finding)
-    assert the_finding(visitor, "rights", OK)
+    assert findings(visitor, "publication") == []
 
 
 def test_a_user_without_that_right_captures_by_the_publication_of_another(
@@ -122,10 +128,36 @@ def test_a_user_without_that_right_captures_by_the_publication_of_another(
     assert len(visitor.changes("insert into apples values (1, 2)")) == 1
 
 
-def test_a_table_of_another_owner_is_an_error(visitor: Captured) -> None:
-    visitor.run("create table pears (id int primary key)", "grant select on pears to public")
+PEARS = ("create table pears (id int primary key)", "grant select on pears to public")
+
+
+def test_the_owner_of_a_table_gives_the_right_to_publish_it(visitor: Captured) -> None:
+    owner = f"grower_{visitor.database.name}"
+    visitor.run(*PEARS, f"create role {owner}", f"alter table pears owner to {owner}")
+    finding = the_finding(visitor, "publication", ERROR)
+    assert "it does not own public.pears" in finding.message
+    assert finding.remedy.startswith(f'Run `grant "{owner}" to')
+    with pytest.raises(PrerequisiteMissing, match="must be owner"):
+        visitor.begin()
+    cure(visitor, finding)
+    assert findings(visitor, "publication") == []
+
+
+def test_the_role_of_a_superuser_is_not_given(visitor: Captured) -> None:
+    visitor.run(*PEARS)
+    finding = the_finding(visitor, "publication", ERROR)
+    assert "grant" not in finding.remedy
+    cure(visitor, finding)
+    assert findings(visitor, "publication") == []
+    assert f"publication {visitor.settings.publication}" not in visitor.begin()
+    assert len(visitor.changes("insert into pears values (1)")) == 1
+
+
+def test_the_owner_of_a_publication_adds_a_table_to_it(visitor: Captured) -> None:
+    visitor.run(f"create publication {visitor.settings.publication} for table apples", *PEARS)
     finding = the_finding(visitor, "owner", ERROR)
     assert str(finding.table) == "public.pears"
+    assert "it does not own the publication" in finding.message
     with pytest.raises(PrerequisiteMissing, match="must be owner"):
         visitor.begin()
     cure(visitor, finding)
@@ -174,3 +206,33 @@ def test_rows_that_a_policy_hides_are_never_left_out_of_a_load(visitor: Captured
     visitor.run("alter table apples enable row level security, force row level security")
     with pytest.raises(TableError, match="cannot be read"):
         visitor.snapshot("apples")
+
+
+def test_transactions_that_stay_open_are_named_with_what_ends_them(
+    any_captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured, url = any_captured, any_captured.database.url
+    captured.run(APPLES)
+    (found,) = findings(captured, "transactions")
+    assert found.severity is OK
+    monkeypatch.setattr(server_checks, "LONG_TRANSACTION", timedelta(0))
+    gid = f"it's {captured.database.name}"
+
+    def told(what: str) -> list[CheckResult]:
+        return [f for f in findings(captured, "transactions") if what in f.message]
+
+    with (
+        closing(psycopg.connect(url, autocommit=True)) as one,
+        closing(psycopg.connect(url)) as other,
+    ):
+        one.execute("begin")
+        one.execute("insert into apples values (1)")
+        one.execute(sql.SQL("prepare transaction {}").format(sql.Literal(gid)))
+        other.execute("insert into apples values (2)")
+        names = (f"as 'it''s {captured.database.name}' in", f"{other.info.backend_pid} of postgres")
+        for name in names:
+            (found,) = told(name)
+            assert found.severity is WARNING
+            cure(captured, found)
+        until(lambda: not any(map(told, names)))
+    assert captured.snapshot("apples") == []

@@ -23,7 +23,18 @@ def watched(captured: Captured, check: str) -> list[CheckResult]:
 
 
 def test_no_selected_table_is_an_error(captured: Captured) -> None:
-    assert the_finding(captured, "tables", ERROR).message == "no table is selected"
+    found = the_finding(captured, "tables", ERROR)
+    assert found.message == "no table is selected"
+    assert found.remedy.endswith("The database has no tables yet.")
+
+
+def test_where_no_table_is_selected_the_patterns_that_would_are_named(captured: Captured) -> None:
+    captured.select("public.*")
+    captured.run('create schema "Sales"', 'create table "Sales".orders (id int primary key)')
+    remedy = the_finding(captured, "tables", ERROR).remedy
+    assert remedy.endswith('The database has tables for "Sales.*".')
+    captured.select("Sales.*")
+    assert captured.source().discover()
 
 
 def test_a_table_pattern_that_matches_nothing_is_a_warning(captured: Captured) -> None:
@@ -75,6 +86,7 @@ def test_generated_columns_are_a_warning(captured: Captured) -> None:
     [
         ("__rowmarker__", "has a reserved name"),
         ("_change_type", "has a reserved name"),
+        ("_Mirrorlake_position", "has a reserved name"),
         ("_Commit_Version", "has a reserved name"),
         ("ID", "differs from column id only in case"),
     ],
@@ -188,7 +200,7 @@ def test_a_slot_that_is_gone_is_an_error(captured: Captured) -> None:
     captured.run(f"select pg_drop_replication_slot('{captured.settings.slot}')")
     (finding,) = watched(captured, "slot")
     assert finding.severity is ERROR
-    assert "mirrorlake reset" in finding.remedy
+    assert "mirrorlake repair" in finding.remedy
 
 
 def test_a_publication_that_is_gone_is_an_error(captured: Captured) -> None:
@@ -214,7 +226,7 @@ def test_a_table_that_was_taken_out_of_its_publication_is_an_error(
     captured.run(f"drop table {table}")
     (finding,) = watched(captured, "publication")
     assert (str(finding.table), finding.severity) == (f"public.{table}", ERROR)
-    assert f"mirrorlake reset public.{table}" in finding.remedy
+    assert f"mirrorlake repair public.{table}" in finding.remedy
 
 
 @pytest.mark.parametrize("operations", ["insert", "insert, update, delete", "delete, truncate"])
@@ -261,19 +273,27 @@ def test_a_publication_of_all_tables_without_partitions_is_fine(captured: Captur
     assert watched(captured, "publication") == []
 
 
-def test_a_key_that_changes_while_running_is_an_error(captured: Captured) -> None:
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("alter table apples replica identity using index apples_size_key", "the key (size)"),
+        ("alter table apples replica identity nothing", "its replica identity is NOTHING"),
+    ],
+)
+def test_a_key_that_changes_is_told_until_a_row_brings_it(
+    captured: Captured, statement: str, told: str
+) -> None:
     captured.begin("create table apples (id int primary key, size int not null unique)")
-    captured.run("alter table apples replica identity using index apples_size_key")
-    (finding,) = watched(captured, "replica identity")
-    assert finding.severity is ERROR
-    assert "its key was id and is size now" in finding.message
-
-
-def test_a_key_that_goes_while_running_is_an_error(captured: Captured) -> None:
-    captured.begin(APPLES)
-    captured.run("alter table apples replica identity nothing")
-    (finding,) = watched(captured, "replica identity")
-    assert "its key was id and no longer exists" in finding.message
+    captured.run("insert into apples values (1, 2)")
+    with captured.streaming() as (source, reader):
+        reader.read_to(source.current())
+        captured.run(statement)
+        found = [f for f in source.watch(captured.tables) if f.severity is not OK]
+        assert [(f.check, f.severity) for f in found] == [("columns", WARNING)]
+        assert f"found their rows by the key (id) and now by {told}" in found[0].message.replace(
+            "nothing (", ""
+        )
+        captured.run("update apples set size = 3", "insert into apples values (2, 4)")
 
 
 def test_a_table_that_is_recreated_while_running_is_an_error(captured: Captured) -> None:

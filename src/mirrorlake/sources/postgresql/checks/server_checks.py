@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
-from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.errors import printable
+from mirrorlake.sources.base import REPAIR, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
-from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
 OLDEST, NEWEST = 14, 18
 KEEP_FREE = 1 << 30
 """Bytes of WAL that a slot may still hold back before a warning becomes an error."""
+
+LONG_TRANSACTION = timedelta(minutes=10)
 
 _OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 
@@ -25,12 +29,13 @@ def server(connection: Connection, settings: PostgresSettings) -> Iterator[Check
     yield from _room(connection, settings)
     yield _rights(connection)
     yield _retention(connection)
+    yield from _transactions(connection)
 
 
 def watch(
     connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
 ) -> Iterator[CheckResult]:
-    """What would lose changes without a word: the slot and what the publications carry."""
+    """What would lose changes silently: the slot and what the publications carry."""
     yield _slot(connection, settings)
     for name in publication.names_of(settings, tables):
         members = [
@@ -96,12 +101,11 @@ def _room(connection: Connection, settings: PostgresSettings) -> Iterator[CheckR
 
 def _rights(connection: Connection) -> CheckResult:
     row = connection.execute(
-        "select rolsuper or rolreplication, rolsuper, current_user::text, "
-        "has_database_privilege(current_database(), 'create'), current_database()::text "
-        "from pg_roles where rolname = current_user"
+        "select rolsuper or rolreplication, current_user::text from pg_roles "
+        "where rolname = current_user"
     ).fetchone()
     assert row is not None
-    may_replicate, is_super, user, may_create, database = row
+    may_replicate, user = row
     granted = connection.execute(
         "select 1 from pg_roles where rolname = 'rds_replication' "
         "and pg_has_role(current_user, oid, 'usage')"
@@ -112,14 +116,6 @@ def _rights(connection: Connection) -> CheckResult:
             _ERROR,
             f"user {user} may not replicate",
             f'Run `alter role "{user}" with replication` as a superuser.',
-        )
-    if not is_super and not may_create:
-        return CheckResult(
-            "rights",
-            _WARNING,
-            f"user {user} may not create a publication in {database}",
-            f'Run `grant create on database "{database}" to "{user}"`, or create the publication '
-            "yourself and name it in source.publication.",
         )
     return CheckResult("rights", _OK, f"user {user} may replicate")
 
@@ -142,6 +138,38 @@ def _retention(connection: Connection) -> CheckResult:
     )
 
 
+_OPEN = """
+select format('the transaction prepared as %%L in database %%I', gid, database), prepared,
+       format('rollback prepared %%L', gid)
+from pg_prepared_xacts where prepared < now() - %(longest)s
+union all
+select format('the transaction of process %%s of %%I in database %%I', pid, usename, datname),
+       xact_start, format('select pg_terminate_backend(%%s)', pid)
+from pg_stat_activity
+where xact_start < now() - %(longest)s and backend_xid is not null
+  and backend_type = 'client backend'
+order by 2
+"""
+
+
+def _transactions(connection: Connection) -> Iterator[CheckResult]:
+    """Transactions that have written, in any database, and do not end. Of those of other users
+    only prepared ones are seen, unless our user may see all."""
+    found = connection.execute(_OPEN, {"longest": LONG_TRANSACTION}).fetchall()
+    for name, since, statement in found:
+        yield CheckResult(
+            "transactions",
+            _WARNING,
+            f"{printable(name)} has been open since {since:%Y-%m-%d %H:%M:%S %Z}: a new "
+            "replication slot waits for its end, and WAL is retained from its start",
+            f"Commit it there, or run `{printable(statement)}` there.",
+        )
+    if not found:
+        minutes = LONG_TRANSACTION.total_seconds() / 60
+        text = f"no transaction has been open for longer than {minutes:.0f} minutes"
+        yield CheckResult("transactions", _OK, text)
+
+
 def _slot(connection: Connection, settings: PostgresSettings) -> CheckResult:
     state = slots.slot_state(connection, settings.slot)
     if state is None:
@@ -149,8 +177,7 @@ def _slot(connection: Connection, settings: PostgresSettings) -> CheckResult:
             "slot",
             _ERROR,
             f"replication slot {settings.slot} no longer exists",
-            "Changes since its last position are lost. Run `mirrorlake reset --all` to load all "
-            "tables again.",
+            f"Changes since its last position are lost. {REPAIR}",
         )
     if state.status == "lost":
         return CheckResult(
@@ -158,7 +185,7 @@ def _slot(connection: Connection, settings: PostgresSettings) -> CheckResult:
             _ERROR,
             f"replication slot {settings.slot} was invalidated: it retained more WAL than "
             "max_slot_wal_keep_size",
-            "Raise the limit, then run `mirrorlake reset --all` to load all tables again.",
+            f"Raise the limit first. {REPAIR}",
         )
     if state.status == "unreserved" or (state.safe_bytes or KEEP_FREE) < KEEP_FREE // 4:
         return CheckResult(
@@ -180,8 +207,7 @@ def _publication(
             "publication",
             _ERROR,
             f"publication {name} no longer exists: changes of its tables are not captured",
-            "Changes since it was dropped are lost. Run `mirrorlake reset --all` to load all "
-            "tables again.",
+            f"Changes since it was dropped are lost. {REPAIR}",
         )
         return
     # A table without key must not publish updates: they would be refused to its own users.
@@ -192,7 +218,7 @@ def _publication(
             _ERROR,
             f"publication {name} does not publish all operations",
             f"Run `alter publication \"{name}\" set (publish = '{operations}')`. Changes that it "
-            "did not publish are lost; run `mirrorlake reset --all` to load all tables again.",
+            f"did not publish are lost. {REPAIR}",
         )
     if state.partitions:
         yield CheckResult(
@@ -203,7 +229,7 @@ def _publication(
             "run `mirrorlake reset TABLE` for each partitioned table to reload it.",
         )
     for table in members:
-        if table.table not in state.tables:
+        if table.in_source not in state.tables:
             if refused := publication.late_addition(connection, name, [table]):
                 yield CheckResult("version", _ERROR, refused.what, refused.hint, table.table)
                 continue
@@ -211,6 +237,6 @@ def _publication(
                 "publication",
                 _ERROR,
                 f"publication {name} no longer contains the table: its changes are lost",
-                f"Run `mirrorlake reset {table.table}` to reload it.",
+                f"Run `mirrorlake repair {table.table}` to compare it with the source.",
                 table.table,
             )

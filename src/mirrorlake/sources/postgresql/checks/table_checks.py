@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from mirrorlake.errors import printable
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.catalog import CatalogTable
+from mirrorlake.sources.postgresql.checks.publishing_checks import publishing
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
@@ -16,6 +18,9 @@ _OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.E
 
 
 IDLE_HINT = "Correct the spelling (names are case-sensitive), or remove it from the project file."
+
+MOST_SCHEMAS = 10
+"""That are named where no table is selected."""
 
 _NAMES = """
 select n.nspname::text, c.relname::text
@@ -36,33 +41,33 @@ def tables(
             "tables",
             _ERROR,
             "no table is selected",
-            "Add a pattern to source.tables in the project file.",
+            where_tables_are(connection),
         )
     yield from _idle_tables(connection, settings)
     certain = idle(settings, catalog)
     for what in idle(settings, catalog, precautions=True):
         yield CheckResult("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
     by_name = {table.table: table for table in catalog}
-    published = {
-        table
-        for name in (settings.publication, settings.append_publication)
-        if (state := publication.state_of(connection, name))
-        for table in state.tables
-    }
     updates = publication.state_of(connection, settings.publication)
     for table in selected:
-        facts = by_name[table.table]
-        if updates and updates.updates and table.table in updates.tables and not facts.identifies:
+        facts = by_name[table.in_source]
+        if (
+            updates
+            and updates.updates
+            and table.in_source in updates.tables
+            and not facts.identity.identifies
+        ):
             yield _blocked(table.table, settings.publication)
         yield from _table(table, facts)
-        yield from _access(connection, table, facts, is_published=table.table in published)
+        yield from _access(connection, table, facts)
     yield from _conditions(connection, settings, selected)
+    yield from publishing(connection, settings, catalog, selected)
 
 
 def idle(
     settings: PostgresSettings, catalog: Sequence[CatalogTable], *, precautions: bool = False
 ) -> list[str]:
-    """What is said of columns and rows that are not there, as sentences.
+    """Settings for columns and rows that do not exist, as sentences.
 
     A misspelt name would mirror what somebody meant to leave out.
     """
@@ -71,8 +76,20 @@ def idle(
         for table in catalog
     }
     selection = settings.selection
-    told = selection.idle_columns(columns, precautions=precautions)
-    return [*told, *selection.idle_rows(columns)]
+    idle_columns = selection.idle_columns(columns, precautions=precautions)
+    return [*idle_columns, *selection.idle_rows(columns)]
+
+
+def where_tables_are(connection: Connection) -> str:
+    """What to select where nothing is selected: the schemas of the database that have tables."""
+    advice = "Add a pattern to source.tables in the project file (names are case-sensitive)"
+    system = {"information_schema", "pg_catalog", "pg_toast"}
+    found = sorted({str(schema) for schema, _ in connection.execute(_NAMES)} - system)
+    if not found:
+        return f"{advice}. The database has no tables yet."
+    shown = ", ".join(f'"{printable(schema)}.*"' for schema in found[:MOST_SCHEMAS])
+    more = f" and {len(found) - MOST_SCHEMAS} more" if len(found) > MOST_SCHEMAS else ""
+    return f"{advice}. The database has tables for {shown}{more}."
 
 
 def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
@@ -90,7 +107,7 @@ def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator
 def changed(
     tables: Sequence[SourceTable], now: Mapping[TableId, SourceTable]
 ) -> Iterator[CheckResult]:
-    """Tables that are other tables now, or tell their rows apart in another way."""
+    """Tables that are other tables now."""
     for table in tables:
         current = now.get(table.table)
         if current is None:  # it is missing in its publication too
@@ -100,24 +117,12 @@ def changed(
             yield CheckResult(
                 "table", _ERROR, "it was dropped and created again", remedy, table.table
             )
-        elif table.whole_rows and not current.whole_rows:
-            told = f"its key is {', '.join(current.key)} now"
+        elif current.renamed is not None:
             yield CheckResult(
-                "replica identity",
-                _ERROR,
-                "a change found its row by all columns, and "
-                f"{told if current.key else 'its replica identity is no longer full'}: changes may "
-                "have been lost",
-                remedy,
-                table.table,
-            )
-        elif not table.append_only and current.key != table.key:
-            told = f"is {', '.join(current.key)} now" if current.key else "no longer exists"
-            yield CheckResult(
-                "replica identity",
-                _ERROR,
-                f"its key was {', '.join(table.key)} and {told}: changes may have been lost",
-                remedy,
+                "table",
+                _WARNING,
+                f"it is named {current.renamed} in the source, and keeps its name in the mirror",
+                f"Run `mirrorlake reset {table.table}` to reload it under the new name.",
                 table.table,
             )
 
@@ -154,8 +159,8 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             name,
         )
     elif table.whole_rows:
-        told = "no key: a change finds its row by all columns"
-        yield CheckResult("replica identity", _OK, told, table=name)
+        message = "no key: a change finds its row by all columns"
+        yield CheckResult("replica identity", _OK, message, table=name)
     else:
         yield CheckResult("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
 
@@ -172,7 +177,7 @@ def _blocked(table: TableId, name: str) -> CheckResult:
 
 
 def _access(
-    connection: Connection, table: SourceTable, catalog: CatalogTable, *, is_published: bool
+    connection: Connection, table: SourceTable, catalog: CatalogTable
 ) -> Iterator[CheckResult]:
     """What our user may do with the table."""
     name, user = table.table, connection.info.user
@@ -193,15 +198,6 @@ def _access(
             f'Run `alter role "{user}" bypassrls` as a superuser.',
             name,
         )
-    if not (catalog.owned or is_published):
-        yield CheckResult(
-            "owner",
-            _ERROR,
-            f"user {user} does not own the table, so it cannot add it to a publication",
-            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to '
-            "the publication.",
-            name,
-        )
 
 
 def _conditions(
@@ -217,9 +213,9 @@ def _conditions(
 
 
 def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
-    if catalog.weak_partition:
-        return f"Run `alter table {_sql(catalog.weak_partition)} replica identity default`."
-    if catalog.identity in {"n", "i"} and catalog.primary:
+    if weak := catalog.identity.weak_partition:
+        return f"Run `alter table {_sql(weak)} replica identity default`."
+    if catalog.identity.identity in {"n", "i"} and catalog.identity.primary:
         return f"Run `alter table {_sql(name)} replica identity default`."
     if catalog.kind == "p":
         return f"Run `alter table {_sql(name)} add primary key (...)`."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -11,8 +12,10 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook, is_before
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.table import SourceTable
 
 # Of a column list only what is in it is published. Before version 15 there is none, and no schema.
@@ -57,7 +60,7 @@ _ATTRIBUTES = f"""{_TREE}, filled as (
     select t.root, a.attname, (a.attmissingval::text::text[])[1] as value
     from tree t join pg_attribute a on a.attrelid = t.oid where a.atthasmissing)
 select a.attrelid::bigint, a.attnum, case when not a.attisdropped then a.attname::text end,
-       a.xmin::text::bigint,
+       a.xmin::text::bigint, a.atttypid::bigint, a.atttypmod,
        array(select distinct f.value from filled f
              where f.root = a.attrelid and f.attname = a.attname)
 from pg_catalog.pg_attribute a
@@ -72,8 +75,8 @@ from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.re
 where t.oid <> t.root
 """  # noqa: S608
 
-# What was attached had its columns written again; what was made as a partition did not, and the
-# columns of the system tell when that was. Each link above must have been there by then.
+# What was attached had its columns written again; what was made as a partition did not, and xmin
+# and cmin of its system columns show when that was. Each link above must have been there by then.
 _MADE_AS_PARTITION = """
 with recursive made as (
     select xmin::text::bigint as by, cmin::text::bigint as command from pg_attribute
@@ -95,8 +98,10 @@ select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and 
 class CatalogLook:
     """Looks at tables by oid."""
 
-    def __init__(self, connection: Callable[[], Connection], settings: PostgresSettings) -> None:
-        self._connection, self._settings = connection, settings
+    def __init__(
+        self, connection: Callable[[], Connection], settings: PostgresSettings, resolve: Resolve
+    ) -> None:
+        self._connection, self._settings, self._resolve = connection, settings, resolve
 
     def tables(self, tables: Sequence[SourceTable]) -> dict[int, TableLook]:
         """The tables that are there, as of one moment."""
@@ -105,7 +110,7 @@ class CatalogLook:
             connection.execute("set transaction isolation level repeatable read, read only")
             ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
             names = [publication.name_of(self._settings, table) for table in tables]
-            values = {
+            values: dict[str, Any] = {
                 "tables": [int(table.identity) for table in tables],
                 "publications": names,
                 "names": sorted(set(names)),
@@ -118,9 +123,11 @@ class CatalogLook:
             found = connection.execute(_TABLES.format(members=members), values).fetchall()
             attributes = connection.execute(_ATTRIBUTES, values).fetchall()
             leaves = connection.execute(_LEAVES, values).fetchall()
+            identities = row_identity.read(connection, values["tables"])
         columns: dict[int, list[Attribute]] = {}
-        for oid, number, name, changed, missing in attributes:
-            column = Attribute(number, name, changed, tuple(missing))
+        for oid, number, name, changed, kind, modifier, missing in attributes:
+            column_type = "" if name is None else str(self._resolve(kind, modifier).type)
+            column = Attribute(number, name, changed, tuple(missing), column_type)
             columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
         links: dict[int, dict[int, int]] = {}
@@ -134,13 +141,14 @@ class CatalogLook:
                 last=last,
                 node=node,
                 attributes=tuple(
-                    one
-                    for one in columns.get(oid, [])
-                    if listed is None or one.name is None or one.number in listed
+                    column
+                    for column in columns.get(oid, [])
+                    if listed is None or column.name is None or column.number in listed
                 ),
                 leaves=parts.get(oid, {}) if is_partitioned else None,
                 published=frozenset(published),
                 links=links.get(oid, {}),
+                identity=identities[oid],
             )
             for oid, last, node, is_partitioned, published, listed in found
         }
@@ -164,8 +172,12 @@ class CatalogLook:
         )
         try:
             ((found,),) = self._connection().execute(query).fetchall()
-        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable):
-            return False
+        except (
+            psycopg.errors.InsufficientPrivilege,
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.UndefinedTable,
+        ):
+            return False  # as if it had rows: its table is read again
         return not found
 
 

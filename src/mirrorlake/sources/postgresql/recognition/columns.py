@@ -1,4 +1,4 @@
-"""Which column is which: by its number, which a description in the stream does not tell.
+"""Which column is which: by its number, which a description in the stream does not contain.
 
 The stream describes a table as it was at some change, by names in the order of their numbers; the
 catalog is looked at later. A number is given once and columns never come back, so the number of
@@ -8,56 +8,89 @@ table stops. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.types import DataType, is_wider
+from mirrorlake.sources.postgresql.recognition import keys
+from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, TableLook, is_before
 
-Captures = Callable[[str], bool]
-"""Whether a column of this name is captured."""
+_UNLOGGED = "the log does not contain the values of older rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A table as a change describes it. copied, filled, changes: as in `Alteration`, with texts.
-    differs: columns of which earlier rows have values that nothing tells, and why, in words."""
+    """A table as a change describes it. copied, filled, saved, changes: as in `Alteration`, with
+    texts. differs: columns of which earlier rows have unknown values, "" for the rows themselves,
+    with the kind of change and why, in words. key, whole_rows, emptied, gone: as in
+    `Alteration`."""
 
     known: Known
     copied: Mapping[str, str] = field(default_factory=dict)
     filled: Mapping[str, str | None] = field(default_factory=dict)
     changes: tuple[tuple[SchemaChangeKind, str], ...] = ()
-    differs: Mapping[str, str] = field(default_factory=dict)
+    differs: Mapping[str, tuple[SchemaChangeKind, str]] = field(default_factory=dict)
+    saved: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] | None = None
+    whole_rows: bool = False
+    emptied: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
-    def altered(self) -> set[str]:
-        """The columns of which earlier rows have other values now, or that go by another name."""
-        return {*self.copied, *self.copied.values(), *self.filled, *self.differs}
+    def is_change(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.changes or self.differs or self.emptied) or self.key is not None
 
 
 def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
-    """What was done to the table that cannot be told from the log and the catalog; None for
+    """What was done to the table that cannot be derived from the log and the catalog; None for
     nothing."""
     for number, name in look.columns.items():
-        if (told := _taken(known, number, name, captures)) is not None:
-            return told
+        if (reason := _taken(known, number, name, captures)) is not None:
+            return reason
     return None
 
 
 def unseen(known: Known, look: TableLook, captures: Captures) -> str:
-    """What became of columns since the last change of the table, in words; empty for nothing."""
-    found = _change(known, replace(known, columns=look.columns), look, captures)
-    return "" if isinstance(found, str) else ", ".join(what for _kind, what in found.changes)
+    """How columns were altered since the last change of a row, in words; empty if they were not."""
+    now = replace(known, columns=look.columns, types=look.types)
+    found = _change(known, now, look, captures)
+    if isinstance(found, str):
+        return ""
+    key, append_only = look.key(captures)
+    key_change, _is_missed = keys.change_of(
+        known, replace(now, key=key, append_only=append_only), ""
+    )
+    every = [*found.changes, *([key_change] if key_change else [])]
+    return ", ".join(what for _kind, what in every)
+
+
+def rewritten(known: Known, look: TableLook, captures: Captures) -> Followed | None:
+    """The table as it is now, if nothing has happened to it since its last change but that values
+    were rewritten."""
+    if (look.columns, look.types) != (known.columns, known.types):
+        return None
+    found = _change(known, replace(known, node=look.node, written=look.written), look, captures)
+    return found if isinstance(found, Followed) and found.differs else None
 
 
 def followed(
-    known: Known, look: TableLook, names: Sequence[str], transaction: int, captures: Captures
+    known: Known,
+    look: TableLook,
+    description: RelationDescription,
+    transaction: int,
+    captures: Captures,
+    after: Lsn | None = None,
 ) -> Followed | str:
     """The table as a change of `transaction` describes it; what was done to it, when it cannot go
     on.
 
-    names: the columns as described. look: of a later moment, with nothing `altered` by then.
+    look: of a later moment, with nothing `altered` by then. after: where the transaction stands.
     """
+    names = [*description.columns]
     numbers = _standing(known, look, len(names))
     if numbers is None:
         numbers = _standing(known, look, len(names), transaction)
@@ -66,7 +99,8 @@ def followed(
     if numbers is None:
         return "its columns were changed again before capture could see how"
     described = dict(zip(numbers, names, strict=True))
-    is_now = described.keys() == look.columns.keys()
+    types = {number: description.columns[name] for number, name in described.items()}
+    is_now = types == look.types
     former = {*known.former, *known.columns.values()} - set(names)
     now = replace(
         known,
@@ -74,53 +108,159 @@ def followed(
         former=frozenset(former),
         last=look.last if is_now else max([known.last, *numbers]),
         node=look.node if is_now else known.node,
+        types=types,
+        written=look.written if is_now else known.written,
     )
-    return _change(known, now, look, captures)
+    key, append_only = keys.key_of(description, known, now, look, captures)
+    now = replace(now, key=key, append_only=append_only, indexes=look.identity.indexes)
+    found = _change(known, now, look, captures, after or known.at)
+    return found if isinstance(found, str) else _with_key(known, found, description, captures)
 
 
-def _change(known: Known, now: Known, look: TableLook, captures: Captures) -> Followed | str:
-    """What became of the columns."""
-    copied, filled, differs = dict[str, str](), dict[str, str | None](), dict[str, str]()
-    changes: list[tuple[SchemaChangeKind, str]] = []
-    missing = {column.number: column.missing for column in look.attributes}
-    earlier = {*known.former, *known.columns.values()}
-    gone = {name for number, name in known.columns.items() if number not in now.columns}
+def _with_key(
+    known: Known, found: Followed, description: RelationDescription, captures: Captures
+) -> Followed:
+    """The table, with the change of its key."""
+    now = found.known
+    key_change, is_missed = keys.change_of(known, now, description.identity)
+    if key_change is not None:
+        found = replace(found, changes=(*found.changes, key_change))
+    if key_change is not None and is_missed:
+        missed = f"{key_change[1]}; changes may be missing"
+        found = replace(found, differs={**found.differs, "": (key_change[0], missed)})
+    if now.is_whole:
+        # A row that changes is looked for by all columns that the mirror has.
+        former = {*known.columns.values(), *(() if known.is_whole else known.former)}
+        gone = {*filter(captures, former)} - {*now.columns.values()}
+        found = replace(found, emptied=tuple(sorted(gone)))
+    if known.key is not None and (key_change or known.key_names != now.key_names):
+        found = replace(found, key=now.key_names, whole_rows=now.is_whole)
+    return found
+
+
+def _change(
+    known: Known, now: Known, look: TableLook, captures: Captures, after: Lsn | None = None
+) -> Followed | str:
+    """How the columns were altered."""
     for number, name in now.columns.items():
-        if (told := _taken(known, number, name, captures)) is not None:
-            return told
-        former = known.columns.get(number)
-        if former == name or not captures(name):
-            continue
-        if former is not None:
-            copied[name] = former
-            what = f"column {former} was renamed to {name}"
-            changes.append((SchemaChangeKind.COLUMN_RENAMED, what))
-            continue
-        if told := _differs(known, look, name, missing.get(number, ()), is_again=name in gone):
-            differs[name] = told
-        elif values := missing.get(number) or ((None,) if name in earlier else ()):
-            filled[name] = values[0]
-        changes.append((SchemaChangeKind.COLUMN_ADDED, f"column {name} was added"))
+        if (reason := _taken(known, number, name, captures)) is not None:
+            return reason
+    found = _Changes(known, now, look, after)
+    for number, name in now.columns.items():
+        if captures(name):
+            found.stands(number, name) if number in known.columns else found.comes(number, name)
     for number, name in known.columns.items():
         if number not in now.columns and captures(name):
-            changes.append((SchemaChangeKind.COLUMN_DROPPED, f"column {name} was dropped"))
-    return Followed(now, copied, filled, tuple(changes), differs)
+            found.changes.append((SchemaChangeKind.COLUMN_DROPPED, f"column {name} was dropped"))
+    gone = {*filter(captures, known.columns.values())} - {*now.columns.values()}
+    return Followed(
+        now,
+        found.copied,
+        found.filled,
+        tuple(found.changes),
+        found.differs,
+        found.saved,
+        gone=tuple(sorted(gone)),
+    )
+
+
+class _Changes:
+    """How columns were altered, one after the other; as in `Followed`."""
+
+    def __init__(self, known: Known, now: Known, look: TableLook, after: Lsn | None) -> None:
+        self._known, self._now, self._look, self._after = known, now, look, after
+        self._missing = {column.number: column.missing for column in look.attributes}
+        self._earlier = {*known.former, *known.columns.values()}
+        self._gone = {n for number, n in known.columns.items() if number not in now.columns}
+        self.copied = dict[str, str]()
+        self.filled = dict[str, str | None]()
+        self.saved = dict[str, str]()
+        self.differs = dict[str, tuple[SchemaChangeKind, str]]()
+        self.changes: list[tuple[SchemaChangeKind, str]] = []
+
+    def stands(self, number: int, name: str) -> None:
+        """A column was there before, under this name or another."""
+        if (former := self._known.columns[number]) != name:
+            self.copied[name] = former
+            what = f"column {former} was renamed to {name}"
+            self.changes.append((SchemaChangeKind.COLUMN_RENAMED, what))
+        if retyped := _retyped(self._known, self._now, number):
+            self.changes.append(retyped)
+            if retyped[0] is SchemaChangeKind.TYPE_CHANGED:
+                self._save(name, former)
+        if rewritten := _rewritten(self._known, self._now, self._look, number, retyped):
+            self.differs[name] = rewritten
+
+    def comes(self, number: int, name: str) -> None:
+        """A column was not there before, but perhaps one of its name."""
+        self.changes.append((SchemaChangeKind.COLUMN_ADDED, f"column {name} was added"))
+        values, is_again = self._missing.get(number, ()), name in self._gone
+        if reason := _differs(self._known, self._look, name, values, is_again=is_again):
+            self.differs[name] = (SchemaChangeKind.COLUMN_ADDED, reason)
+            if name in self._earlier:  # perhaps of another type
+                self._save(name, name)
+        elif values or name in self._earlier:
+            self.filled[name] = values[0] if values else None
+
+    def _save(self, name: str, former: str) -> None:
+        """No other column has ever had the name under which former values stay."""
+        saved = f"{former}_before_{str(self._after).replace('/', '_')}"
+        while saved in {*self._earlier, *self._now.columns.values()}:
+            saved += "_"
+        self.saved[name] = saved
+
+
+def _retyped(known: Known, now: Known, number: int) -> tuple[SchemaChangeKind, str] | None:
+    """How the type of a column was changed; None where it is the same in the mirror."""
+    before, after = known.types.get(number), now.types[number]
+    if before is None or before == after:
+        return None
+    widened = is_wider(DataType.parse(after), DataType.parse(before))
+    kind = SchemaChangeKind.TYPE_WIDENED if widened else SchemaChangeKind.TYPE_CHANGED
+    return kind, f"the type of column {now.columns[number]} was changed from {before} to {after}"
+
+
+def _rewritten(
+    known: Known,
+    now: Known,
+    look: TableLook,
+    number: int,
+    retyped: tuple[SchemaChangeKind, str] | None,
+) -> tuple[SchemaChangeKind, str] | None:
+    """Why earlier rows may have other values in a column: `alter column type` computes them by any
+    expression, which is not logged. It writes all rows anew, unless their bytes stay the same. Then
+    only digits can have been added: of other types the same bytes may mean something else.
+    """
+    is_rewritten = _has_other_files(known, look)
+    if retyped is not None:
+        kind, what = retyped
+        has_more_digits = known.types[number].startswith("decimal")
+        is_same = kind is SchemaChangeKind.TYPE_WIDENED and has_more_digits and not is_rewritten
+        return None if is_same else (kind, f"{what}; {_UNLOGGED}")
+    if not is_rewritten or look.written.get(number) in {None, known.written.get(number)}:
+        return None
+    name = now.columns[number]
+    return SchemaChangeKind.TYPE_CHANGED, f"column {name} and the rows were rewritten; {_UNLOGGED}"
+
+
+def _has_other_files(known: Known, look: TableLook) -> bool:
+    if known.partitions is None or look.leaves is None:
+        return known.node != look.node
+    leaves = look.leaves
+    return any(leaves[oid].node != node for oid, node in known.partitions.items() if oid in leaves)
 
 
 def _differs(
     known: Known, look: TableLook, name: str, missing: tuple[str, ...], *, is_again: bool
 ) -> str | None:
-    """Why nothing tells what earlier rows have in a column that was added; None when it is told.
+    """Why the values of earlier rows in an added column are unknown; None when they are known.
     is_again: no change came between a column of this name and this one."""
     if is_again:
         return f"column {name} was dropped and added again"
     if len(missing) > 1:
         return f"column {name} was added with a default that differs between partitions"
     if look.node != known.node and not missing:
-        return (
-            f"column {name} was added and the table rewritten; the log does not tell what older "
-            "rows have in it"
-        )
+        return f"column {name} was added and the table rewritten; {_UNLOGGED}"
     return None
 
 
@@ -130,7 +270,7 @@ def _taken(known: Known, number: int, name: str, captures: Captures) -> str | No
     if former == name:
         return None
     if former is not None:
-        # Which columns are captured is asked by name, of those that were and those that are.
+        # Whether a column is captured depends on its name, so both names are checked.
         if captures(former) != captures(name):
             return f"column {former} was renamed to {name}"
         return None

@@ -1,13 +1,14 @@
-"""What a table is known by, and what the catalog says of it now. No I/O."""
+"""What a table is known by, and its current state in the catalog. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity
 
 REWRITTEN = -1
 """In the place of the file of a partitioned table, which has none: its partitions were rewritten,
@@ -24,7 +25,10 @@ class Known:
     transaction each table below it became a partition, by its oid, as far as it is known.
     published: by which members of our publications it is published; each exists once. at: the end
     of the log when the catalog was looked at for the first of this: what ended before says nothing
-    of it. loaded: the point at which the table was loaded, 0/0 where that is not known.
+    of it. loaded: the point at which the table was loaded, 0/0 where that is not known. types: what
+    each column becomes in the mirror, by its number; written: which transaction wrote the facts of
+    each column in the catalog. key, append_only: as `SourceTable` has them, the key by number; None
+    where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
     """
 
     columns: Mapping[int, str]
@@ -36,6 +40,21 @@ class Known:
     links: Mapping[int, int] = field(default_factory=dict)
     at: Lsn = field(default_factory=lambda: Lsn(0))
     loaded: Lsn = field(default_factory=lambda: Lsn(0))
+    types: Mapping[int, str] = field(default_factory=dict)
+    written: Mapping[int, int] = field(default_factory=dict)
+    key: tuple[int, ...] | None = None
+    append_only: str = ""
+    indexes: tuple[int, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a change finds its row by all columns."""
+        return self.key == () and not self.append_only
+
+    @property
+    def key_names(self) -> tuple[str, ...] | None:
+        """The key by the names of its columns."""
+        return None if self.key is None else tuple(self.columns[number] for number in self.key)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
@@ -51,6 +70,11 @@ class Known:
             {int(oid): link for oid, link in plain.get("links", {}).items()},
             Lsn.parse(plain.get("at", "0/0")),
             Lsn.parse(plain.get("loaded", "0/0")),
+            _by_number(plain.get("types", {})),
+            _by_number(plain.get("written", {})),
+            None if plain.get("key") is None else tuple(plain["key"]),
+            plain.get("append_only", ""),
+            tuple(plain.get("indexes", ())),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -66,19 +90,26 @@ class Known:
             "links": {str(oid): link for oid, link in self.links.items()},
             "at": str(self.at),
             "loaded": str(self.loaded),
+            "types": {str(number): kind for number, kind in self.types.items()},
+            "written": {str(number): by for number, by in self.written.items()},
+            "key": None if self.key is None else list(self.key),
+            "append_only": self.append_only,
+            "indexes": list(self.indexes),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A column in the catalog. name: None once it is dropped; changed: the transaction that wrote
-    this of it; missing: the value that rows from before it was added have, which the log never
-    told: its text, which may differ between partitions, and none for NULL."""
+    this of it; missing: the value that rows from before it was added have, which is not in
+    the log: its text, which may differ between partitions, and none for NULL; type: what it becomes
+    in the mirror."""
 
     number: int
     name: str | None
     changed: int
     missing: tuple[str, ...] = ()
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +125,8 @@ class Leaf:
 class TableLook:
     """A table in the catalog now. at: the end of the log, not before the look; attributes: in the
     order of their numbers, without generated ones; last: the highest number of any; leaves: by
-    oid, None for a table that is not partitioned; links: as in `Known`."""
+    oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
+    its rows."""
 
     at: Lsn
     last: int
@@ -103,24 +135,56 @@ class TableLook:
     leaves: Mapping[int, Leaf] | None = None
     published: frozenset[str] = field(default_factory=frozenset)
     links: Mapping[int, int] = field(default_factory=dict)
+    identity: RowIdentity = field(default_factory=lambda: RowIdentity("d"))
 
     @property
     def columns(self) -> dict[int, str]:
         return {a.number: a.name for a in self.attributes if a.name is not None}
 
-    def known(self) -> Known:
-        """The table, taken as it is."""
-        leaves = self.leaves
+    @property
+    def types(self) -> dict[int, str]:
+        return {a.number: a.type for a in self.attributes if a.name is not None}
+
+    @property
+    def written(self) -> dict[int, int]:
+        """The transaction that wrote the facts of each column."""
+        return {a.number: a.changed for a in self.attributes if a.name is not None}
+
+    @property
+    def partitions(self) -> dict[int, int] | None:
+        """As in `Known`."""
+        if self.leaves is None:
+            return None
+        return {oid: leaf.node for oid, leaf in self.leaves.items()}
+
+    def known(self, selected: Callable[[str], bool] = lambda _name: True) -> Known:
+        """The table, taken as it is. selected: whether a column of this name is captured."""
+        key, append_only = self.key(selected)
         return Known(
             columns=self.columns,
             former=frozenset(),
             last=self.last,
             node=self.node,
-            partitions=None if leaves is None else {oid: one.node for oid, one in leaves.items()},
+            partitions=self.partitions,
             published=self.published,
             links=self.links,
             at=self.at,
+            types=self.types,
+            written=self.written,
+            key=key,
+            append_only=append_only,
+            indexes=self.identity.indexes,
         )
+
+    def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:
+        """As `RowIdentity.key`, by number."""
+        numbers = {name: number for number, name in self.columns.items()}
+        names, reason = self.identity.key([*filter(selected, numbers)])
+        return tuple(numbers[name] for name in names), reason
+
+
+def _by_number(plain: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(number): value for number, value in plain.items()}
 
 
 def is_before(transaction: int, other: int) -> bool:

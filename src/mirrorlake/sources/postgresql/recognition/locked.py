@@ -35,9 +35,8 @@ order by c.oid
 
 
 def lock(connection: Connection, relation: sql.Composable) -> None:
-    """Keep a table, and its partitions, as they are until the transaction ends. Waits for a second
-    at most, and asks for no more than the right to read a column."""
-    connection.execute("set local lock_timeout = '1s'")
+    """Keep a table, and its partitions, as they are until the transaction ends. Needs no more
+    than the right to read a column."""
     connection.execute(sql.SQL("select from {} limit 0").format(relation))
 
 
@@ -55,6 +54,9 @@ def check(connection: Connection, now: Connection, table: SourceTable, known: Kn
             f"{table.table} was altered, renamed or rewritten while a snapshot was taken",
             hint="Another snapshot is taken.",
         )
+    if known and known.key_names not in {None, table.key}:
+        key = ", ".join(table.key)
+        raise _unseen(table, key, f"a change finds its row by ({key})")
     columns: Mapping[str, Any] = {name: facts for name, *facts in found[0]}
     names = {name: number for number, name in known.columns.items()} if known else {}
     types = read_types(now)
@@ -64,7 +66,9 @@ def check(connection: Connection, now: Connection, table: SourceTable, known: Kn
         number, kind, modifier = columns[name]
         if names.get(name) != number:
             raise _unseen(table, name, f"column {name} is another column than it was")
-        if types.resolve(kind, modifier) != table.source_types[name]:
+        found_type = types.resolve(kind, modifier)
+        known_type = known.types.get(number) if known else None
+        if found_type != table.source_types[name] or known_type not in {None, str(found_type.type)}:
             raise _unseen(table, name, f"column {name} has another type")
 
 
@@ -75,8 +79,8 @@ def _look(connection: Connection, table: SourceTable) -> tuple[list[Any], list[A
 
 def _unseen(table: SourceTable, column: str, what: str) -> TableAltered:
     return TableAltered(
-        f"the columns of {table.table} have changed since its last row was read: {what}; a change "
-        "of any row of it tells the stream, then run the backfill again",
+        f"the columns of {table.table} have changed since its last row was read: {what}; the "
+        "stream sees the change of columns with the next change of a row",
         table=str(table.table),
         column=column,
         hint=f"Change any row of it, then run `mirrorlake backfill {table.table}` again.",

@@ -1,8 +1,8 @@
-"""What happened to partitions by themselves: the log tells it under the name of none of ours.
+"""What happened to single partitions: the log has no message about it for a captured table.
 
-A file that changed is a truncation, or a rewriting that looks like one. Of the whole table it is
-told in the stream, perhaps later than the catalog shows it, so it is held against the partition
-only when the stream is beyond it. No I/O.
+A file that changed is a truncation, or a rewriting that looks like one. A truncation of the whole
+table is in the stream, perhaps later than the catalog shows it, so it counts for the partition
+alone only when the stream has passed it. No I/O.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class StreamProgress:
 
 
 def removed(known: Known, look: TableLook, described: Collection[int] = ()) -> str | None:
-    """What became of a partition that is gone. described: those that the stream told of."""
+    """What happened to a partition that is gone. described: those that the stream has described."""
     if gone := {*(known.partitions or {}), *described} - (look.leaves or {}).keys():
         number = f"{len(gone)} partitions were" if len(gone) > 1 else "a partition was"
-        return f"{number} detached or dropped, with rows that the log does not tell"
+        return f"{number} detached or dropped, with rows that are not in the log"
     return None
 
 
 def attached_again(known: Known, look: TableLook) -> str | None:
-    """What became of a partition that was detached for a while, with its rows or not."""
+    """What happened to a partition that was detached for a while, with its rows or not."""
     if any(known.links.get(oid, link) != link for oid, link in look.links.items()):
-        return "a partition was detached and attached again, and the log does not tell its changes"
+        return "a partition was detached and attached again, and its changes are not in the log"
     return None
 
 

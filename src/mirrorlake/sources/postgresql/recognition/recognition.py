@@ -1,5 +1,5 @@
-"""Keeps what the tables of one stream are known by in step with the stream, and finds what it does
-not tell: before a row that came after it leaves the decoder, and whenever it is asked."""
+"""Keeps what the tables of one stream are known by in step with the stream, and finds changes that
+it does not contain: before a later row leaves the decoder, and whenever `faults` is called."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ALTERED, DIFFERS
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
+from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription, key_of
 from mirrorlake.sources.postgresql.recognition.known import REWRITTEN, Known, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
 from mirrorlake.sources.selection import matches
@@ -31,7 +31,7 @@ class Catalog(Protocol):
 class Recognition:
     """Of the tables of one stream. Tables without `known` are taken as they are at the first look.
 
-    reached: everything that ends at or before it was told.
+    reached: everything that ends at or before it was decoded.
     """
 
     catalog: Catalog
@@ -53,38 +53,29 @@ class Recognition:
         changes rows of them."""
         self._looks.clear()
         split = {oid for oid, known in self._known.items() if known.partitions is not None}
-        if wanted := self.tables.keys() & {*described, *(split & set(changed))}:
-            self._looks.update(self.catalog.tables([self.tables[oid] for oid in wanted]))
+        if looked_up := self.tables.keys() & {*described, *(split & set(changed))}:
+            self._looks.update(self.catalog.tables([self.tables[oid] for oid in looked_up]))
 
     def described(
-        self, oid: int, names: Sequence[str], transaction: int, after: Lsn
-    ) -> Followed | None:
-        """The stream describes a table; what became of its columns, if anything. after: covers
-        what ended before the transaction. Raises TableAltered."""
+        self, oid: int, description: RelationDescription, transaction: int, after: Lsn
+    ) -> Followed:
+        """The stream describes a table; returns how it changed. after: covers what ended before the
+        transaction. Raises TableAltered."""
         table, look = self.tables[oid], self._looks.get(oid)
         if look is None:
             raise _altered(table, "it was dropped")
         known = self._at_least(oid, look)
         self._check(table, known, look)
         if known.at > after:  # it is known by what the catalog showed later
-            if {*filter(_captures(table), names)} != {
-                *filter(_captures(table), known.columns.values())
-            }:
-                raise _altered(table, "its columns were changed while it was loaded")
-            return None
-        found = columns.followed(known, look, names, transaction, _captures(table))
+            if not _is_alike(table, known, description, look):
+                raise _altered(table, "it was altered while it was loaded")
+            return Followed(known)
+        found = columns.followed(known, look, description, transaction, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
-        # Without a key the next insert may be far away. With another key rows are told apart anew.
-        touches_key = not found.altered.isdisjoint(table.key)
-        others = {kind for kind, _what in found.changes} - {SchemaChangeKind.COLUMN_ADDED}
-        is_lost = bool(found.altered) and (bool(table.append_only) or touches_key)
-        if is_lost or (table.whole_rows and (others or found.differs)):
-            told = [*found.differs.values()] or [what for _kind, what in found.changes]
-            raise _altered(table, " and ".join(told))
         published = look.published or known.published
         self._note(oid, replace(found.known, published=published))
-        return found if found.changes else None
+        return found
 
     def described_leaf(self, oid: int, leaf: int) -> str | None:
         """The stream describes a partition of a table, as of rows in it; of a table without
@@ -100,7 +91,7 @@ class Recognition:
         return known is not None and committed < known.loaded
 
     def truncated(self, oid: int, transaction: int) -> None:
-        """The stream says that the table was truncated."""
+        """The stream has a truncation of the table."""
         self._truncated.setdefault(oid, set()).add(transaction)
 
     def is_looked_at(self, oid: int) -> bool:
@@ -115,46 +106,50 @@ class Recognition:
         progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
         return self._partitions_differ(oid, self._looks[oid], progress)
 
-    def faults(self, tables: Sequence[SourceTable]) -> Iterator[tuple[str, TableAltered]]:
-        """What was done to these tables, as far as it can be told now, by the names of the checks.
-        Of a table that differs it is told once."""
+    def faults(
+        self, tables: Sequence[SourceTable]
+    ) -> Iterator[tuple[SchemaChangeKind | None, TableAltered]]:
+        """What was done to these tables, as far as it is known now: None where they cannot go on,
+        else why they differ, which is reported once."""
         for oid, look in self.catalog.tables(tables).items():
             if oid not in self.tables:
                 continue
             try:
                 self._check(self.tables[oid], self._at_least(oid, look), look)
             except TableAltered as error:
-                yield ALTERED, error
+                yield None, error
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
-            if told := self._partitions_differ(oid, look, progress):
-                yield DIFFERS, self.altered(oid, told)
+            if reason := self._partitions_differ(oid, look, progress):
+                yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
+            elif reason := self._rewritten(oid, look):
+                yield SchemaChangeKind.TYPE_CHANGED, self.altered(oid, reason)
 
     def altered(self, oid: int, what: str) -> TableAltered:
         """The error of a table that cannot go on."""
         return _altered(self.tables[oid], what)
 
     def unseen(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, str]]:
-        """What became of columns of these tables, for which no change has come since."""
+        """Changes of columns of these tables, after which no row has changed yet."""
         for oid, look in self.catalog.tables(tables).items():
             known = self._known.get(oid)
-            if known and (told := columns.unseen(known, look, _captures(self.tables[oid]))):
-                yield self.tables[oid].table, told
+            if known and (changes := columns.unseen(known, look, captures(self.tables[oid]))):
+                yield self.tables[oid].table, changes
 
     def known(self, oid: int) -> Known | None:
         """By what a table is known as of what the stream has brought; None before the first look.
-        May be asked on any thread."""
+        May be called on any thread."""
         return self._known.get(oid)
 
     def noted(self) -> KnownTables:
-        """The tables that are known by something else than when this was asked before."""
+        """The tables that are known by something else than at the last call."""
         found = {self.tables[oid].table: self._known[oid].plain() for oid in self._noted}
         self._noted.clear()
         return found
 
     def _at_least(self, oid: int, look: TableLook) -> Known:
         if oid not in self._known:
-            self._note(oid, look.known())
+            self._note(oid, look.known(captures(self.tables[oid])))
         return self._known[oid]
 
     def _note(self, oid: int, known: Known) -> None:
@@ -163,33 +158,49 @@ class Recognition:
             self._noted.add(oid)
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
-        if known.published and look.published and not known.published & look.published:
+        # A table that gets a key, or loses it, goes from one publication of ours to the other.
+        _key, reason = look.key(captures(table))
+        has_moved = known.key is not None and bool(reason) != bool(known.append_only)
+        is_elsewhere = known.published and look.published and not known.published & look.published
+        if is_elsewhere and not has_moved:
             raise _altered(
                 table, "it was taken out of its publication and put back; changes are missing"
             )
-        if told := columns.altered(known, look, _captures(table)):
-            raise _altered(table, told)
+        if known.key and (weak := look.identity.weak_partition):
+            raise _altered(table, f"partition {weak} does not have the key as its replica identity")
+        if what := columns.altered(known, look, captures(table)):
+            raise _altered(table, what)
 
     def _partitions_differ(self, oid: int, look: TableLook, progress: StreamProgress) -> str | None:
-        """Why rows of partitions differ from what the stream has told; it is noted with them."""
+        """Why rows of partitions differ from what was streamed; they are noted as they are now."""
         known = self._known[oid]
         if known.partitions is None:
             return None
         replaced = partitions.replaced(known, look, progress)
-        told = self._removed_or_added(known, look) or self._replaced(oid, look, replaced, progress)
-        if told or not replaced:
-            now, node = look.known(), known.node
-            if told and not look.columns.keys() <= known.columns.keys():
+        reason = self._removed_or_added(known, look) or self._replaced(
+            oid, look, replaced, progress
+        )
+        if reason or not replaced:
+            now, node = look, known.node
+            if reason and not look.columns.keys() <= known.columns.keys():
                 node = REWRITTEN
             self._note(oid, replace(known, partitions=now.partitions, links=now.links, node=node))
-        return told
+        return reason
+
+    def _rewritten(self, oid: int, look: TableLook) -> str | None:
+        """Why rows differ from what was streamed; they are noted as they are now."""
+        found = columns.rewritten(self._known[oid], look, captures(self.tables[oid]))
+        if found is None:
+            return None
+        self._note(oid, found.known)
+        return " and ".join(what for _kind, what in found.differs.values())
 
     def _removed_or_added(self, known: Known, look: TableLook) -> str | None:
-        if told := partitions.removed(known, look) or partitions.attached_again(known, look):
-            return told
+        if reason := partitions.removed(known, look) or partitions.attached_again(known, look):
+            return reason
         for leaf_oid, leaf in partitions.added(known, look).items():
             if not self.catalog.was_empty(leaf_oid, leaf.name):
-                return f"partition {leaf.name} was attached with rows, which the log does not tell"
+                return f"partition {leaf.name} was attached with rows that are not in the log"
         return None
 
     def _replaced(
@@ -204,13 +215,30 @@ class Recognition:
         return None
 
     def _is_overdue(self, oid: int, leaf_oid: int, leaf: Leaf, at: Lsn) -> bool:
-        """Whether the stream has told everything up to where this was seen first."""
+        """Whether the stream has passed the point where this was seen first."""
         return self.reached.covers(self._pending.setdefault((oid, leaf_oid, leaf.node), at))
 
 
-def _captures(table: SourceTable) -> columns.Captures:
+def captures(table: SourceTable) -> Captures:
+    """Which of its columns are captured."""
     chosen = table.selection.get("columns")
     return lambda name: chosen is None or matches(name, chosen)
+
+
+def _is_alike(
+    table: SourceTable, known: Known, description: RelationDescription, look: TableLook
+) -> bool:
+    """Whether a table is described as it is known, as far as it is."""
+    chosen, described = captures(table), description.columns
+    before = {name: known.types.get(number) for number, name in known.columns.items()}
+    if {*filter(chosen, before)} != {*filter(chosen, described)}:
+        return False
+    if any(before[name] not in {None, described[name]} for name in described if chosen(name)):
+        return False
+    if known.key is None:
+        return True
+    key, append_only = key_of(description, known, known, look, chosen)
+    return ({*key}, bool(append_only)) == ({*known.key}, bool(known.append_only))
 
 
 def _altered(table: SourceTable, what: str) -> TableAltered:

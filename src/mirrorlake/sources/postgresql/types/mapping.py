@@ -7,7 +7,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -49,6 +49,10 @@ class PgType:
 
     def __str__(self) -> str:
         return self.name
+
+
+Resolve = Callable[[int, int], PgType]
+"""From the oid and modifier of a type to its type in the mirror; may query the database."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,31 +6,35 @@ from dataclasses import dataclass
 
 from mirrorlake.errors import SlotInUse, printable
 from mirrorlake.model.position import Lsn
+from mirrorlake.sources.base import RetainedLog
 from mirrorlake.sources.postgresql.connect import Connection, simple_query
 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """Of a row of pg_replication_slots. `status`: reserved, extended, unreserved or lost."""
+    """Of a row of pg_replication_slots. `status`: reserved, extended, unreserved or lost; failover:
+    whether standbys may copy it, None where the server knows no such slots."""
 
     active_pid: int | None
     confirmed: Lsn | None
     status: str
     safe_bytes: int | None
+    failover: bool | None
 
 
 def slot_state(connection: Connection, name: str) -> SlotState | None:
     row = connection.execute(
         """
-        select active_pid, confirmed_flush_lsn::text, coalesce(wal_status, 'lost'), safe_wal_size
-        from pg_replication_slots where slot_name = %s
+        select active_pid, confirmed_flush_lsn::text, coalesce(wal_status, 'lost'), safe_wal_size,
+               (to_jsonb(s) ->> 'failover')::boolean
+        from pg_replication_slots s where slot_name = %s
         """,
         [name],
     ).fetchone()
     if row is None:
         return None
-    active_pid, confirmed, status, safe_bytes = row
-    return SlotState(active_pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes)
+    pid, confirmed, status, safe_bytes, failover = row
+    return SlotState(pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes, failover)
 
 
 def in_use(connection: Connection, name: str) -> SlotInUse:
@@ -56,27 +60,59 @@ def in_use(connection: Connection, name: str) -> SlotInUse:
     )
 
 
-def retained(connection: Connection, name: str) -> int | None:
-    """Bytes of WAL that the server keeps for the slot; None without it, or once it is lost."""
+def retained(connection: Connection, name: str) -> RetainedLog | None:
+    """The WAL that the server keeps for the slot; None without it, or once it is lost."""
     row = connection.execute(
-        "select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint "
+        "select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, safe_wal_size "
         "from pg_replication_slots where slot_name = %s",
         [name],
     ).fetchone()
-    return int(row[0]) if row and row[0] is not None else None
+    if row is None or row[0] is None:
+        return None
+    return RetainedLog(int(row[0]), None if row[1] is None else int(row[1]))
 
 
-def create_slot(replication: Connection, name: str, *, temporary: bool) -> tuple[Lsn, str]:
+def create_slot(
+    replication: Connection, name: str, *, temporary: bool, failover: bool = False
+) -> tuple[Lsn, str]:
     """Make a slot. Returns its consistent point and the name of its exported snapshot.
 
-    The snapshot lives until the next command on this connection.
+    The snapshot lives until the next command on this connection. failover: standbys may copy the
+    slot, where the server knows that.
     """
     kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
     # The form without parentheses is understood by every version from 10 on.
+    options = "EXPORT_SNAPSHOT"
+    if failover and not temporary and knows_failover(replication):
+        options = "(SNAPSHOT 'export', FAILOVER)"
     (row,) = simple_query(
-        replication, f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput EXPORT_SNAPSHOT"
+        replication, f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput {options}"
     )
     return Lsn.parse(row["consistent_point"] or ""), row["snapshot_name"] or ""
+
+
+def knows_failover(connection: Connection) -> bool:
+    """Whether standbys of the server can have copies of slots."""
+    return connection.info.server_version >= 170_000
+
+
+def set_failover(replication: Connection, name: str, *, failover: bool) -> None:
+    """Let standbys copy the slot, or not. It must not be in use."""
+    word = "true" if failover else "false"
+    simple_query(replication, f"ALTER_REPLICATION_SLOT {_quoted(name)} (FAILOVER {word})")
+
+
+def drop_unused(connection: Connection, name: str) -> None:
+    """Remove the slot, if it is there, once the server has seen that its reader is gone."""
+    for _ in range(_ENDING_SECONDS * 10):
+        state = slot_state(connection, name)
+        if state is None or not state.active_pid:
+            break
+        connection.execute("select pg_sleep(0.1)")
+    drop_slot(connection, name)
+
+
+_ENDING_SECONDS = 10
 
 
 def drop_slot(connection: Connection, name: str) -> None:

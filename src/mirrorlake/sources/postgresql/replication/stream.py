@@ -19,7 +19,7 @@ from mirrorlake.sources.postgresql.decoder import Decoder
 
 _KEEPALIVE = ord("k")
 _HEADER = 25  # type, start, end, time of a message of data
-_ANSWER_EVERY = 1.0  # seconds; each answer asks how far the server is
+_ANSWER_EVERY = 1.0  # seconds; each status update requests the server's position
 
 GATHER_SECONDS = 0.25
 """How long a chunk is gathered at most, from its first message on: as long as the reader can wait,
@@ -31,7 +31,8 @@ closely are decoded together, and a single one is not kept waiting much."""
 
 
 class PostgresStream:
-    """A `ChangeStream` over one replication connection. Not for several threads."""
+    """A `ChangeStream` over one replication connection. Not for several threads, but for `heard`:
+    when the server sent something, as it does each second, because each answer asks it to."""
 
     def __init__(
         self,
@@ -48,8 +49,8 @@ class PostgresStream:
         self._pgconn = replication.pgconn
         self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
         self._acknowledged = Lsn(0)
-        self._answered = time.monotonic()
-        self._sent = Lsn(0)  # how far the server has sent, by its own word
+        self._answered = self.heard = time.monotonic()
+        self._sent = Lsn(0)  # the position that the server last reported
         self._idle = Lsn(0)  # the last such place that we passed on
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         simple_query(
@@ -65,7 +66,7 @@ class PostgresStream:
         with translated():
             messages, caught_up = self._gathered(time.monotonic() + wait)
             self._answer_when_due()
-        # What the server had sent when it last told us has been read: it all comes in order.
+        # Messages come in order: all up to the position that the server last reported are read.
         chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
             self._idle = self._sent
@@ -74,9 +75,9 @@ class PostgresStream:
         return chunk if messages or chunk.idle else None
 
     def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
-        """What the server sends in one go, and whether it then said that there is no more.
+        """The available messages, and whether the server then reported that there are no more.
 
-        A message is worth little by itself: each chunk costs the same, whatever is in it.
+        Messages are gathered because a chunk has a fixed cost, whatever is in it.
         """
         messages: list[bytes] = []
         size, caught_up = 0, False
@@ -120,11 +121,12 @@ class PostgresStream:
         ready, _, _ = select.select([self._pgconn.socket], [], [], max(min(seconds, due), 0.0))
         if ready:
             self._pgconn.consume_input()
+            self.heard = time.monotonic()
         self._answer_when_due()
         return bool(ready)
 
     def _keepalive(self, data: bytes | memoryview) -> None:
-        """Note how far the server is, and answer when it asks."""
+        """Record the position of the server, and reply when it requests that."""
         sent, _time, reply = struct.unpack_from("!QQB", data, 1)
         self._sent = max(self._sent, Lsn(sent))
         if reply:
@@ -135,7 +137,7 @@ class PostgresStream:
             self._answer()
 
     def _answer(self) -> None:
-        """Tell the server what is durable, and ask how far it is."""
+        """Report to the server what is durable, and request its position."""
         offset = self._acknowledged.value
         now = time.time_ns() // 1000 - protocol.POSTGRES_EPOCH
         self._pgconn.put_copy_data(struct.pack("!cQQQQB", b"r", offset, offset, offset, now, 1))

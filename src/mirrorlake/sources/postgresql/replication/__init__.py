@@ -1,0 +1,1 @@
+"""The replication protocol: the slot, its stream, and the timelines of the server."""

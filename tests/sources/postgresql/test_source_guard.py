@@ -1,0 +1,175 @@
+"""What capture does not do to its source: wait for locks, keep them, or have updates rejected."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mirrorlake import root
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.base import CheckSeverity
+from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql.source import PostgresSource
+from mirrorlake.storage.local import LocalStore
+from tests.capture.landing import landing_capture
+from tests.conformance.scene import loaded, until
+from tests.conftest import Database
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "protect-the-source.md"
+TABLES = (
+    "create table apples (id int primary key, note text)",
+    "create table log (id int)",
+    "create table parts (id int primary key) partition by range (id)",
+    "create table part1 partition of parts for values from (0) to (100)",
+    "insert into apples values (1, 'x')",
+    "insert into parts values (1)",
+)
+
+
+@contextmanager
+def locked(database: Database, *tables: str) -> Iterator[psycopg.Connection]:
+    """Somebody alters these tables, and has not ended."""
+    with psycopg.connect(database.url) as other:
+        for table in tables:
+            other.execute(f"lock table {table} in access exclusive mode")
+        yield other
+
+
+def waiting(database: Database) -> bool:
+    """Somebody waits for a lock on a table."""
+    query = (
+        "select from pg_locks l join pg_database d on d.oid = l.database "
+        "where not l.granted and l.locktype = 'relation' and d.datname = current_database()"
+    )
+    return database.sql.execute(query).fetchone() is not None
+
+
+def test_looking_at_the_source_waits_for_no_lock(captured: Captured) -> None:
+    captured.begin(*TABLES)
+    source = captured.source()
+    with locked(captured.database, "apples", "log", "parts"):
+        assert all(finding.severity != "error" for finding in source.check())
+        assert len(source.discover()) == 3
+        source.watch(captured.tables)
+        assert not source.objects.rejects_changes()
+        assert source.objects.retained() is not None
+
+
+def test_a_load_gives_way_to_who_alters_the_table(captured: Captured) -> None:
+    captured.begin(*TABLES)
+    snapshot, table = captured.source().snapshot(), captured.discovered("apples")
+    with ThreadPoolExecutor(1) as pool:
+        with locked(captured.database, "apples"):
+            rows = pool.submit(loaded, snapshot, table)
+            until(lambda: waiting(captured.database))
+            until(lambda: not waiting(captured.database))
+            assert not rows.done()
+        assert rows.result() == [{"id": 1, "note": "x"}]
+    snapshot.close()
+
+
+def test_a_table_that_is_loaded_can_be_altered_while_others_are_loaded(captured: Captured) -> None:
+    captured.begin(*TABLES)
+    source = captured.source()
+    snapshot = source.snapshot()
+    table = captured.discovered("apples")
+    for part in snapshot.parts(table):
+        assert sum(rows.num_rows for rows in snapshot.read(part)) == 1
+    captured.run("set lock_timeout = '1s'", "alter table apples add more int")
+    snapshot.close()
+
+
+def test_a_table_that_is_added_gives_way_and_is_told(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "_LOCK_PAUSE", 0.0)
+    monkeypatch.setattr(connect, "_LOCK_ATTEMPTS", 2)
+    captured.begin(*TABLES)
+    captured.run("create table late (id int primary key)")
+    source = captured.source()
+    with (
+        locked(captured.database, "late"),
+        pytest.raises(SourceUnavailable, match="did not grant a lock in time"),
+    ):
+        source.objects.include(source.discover())
+
+
+@contextmanager
+def running(database: Database, store: LocalStore) -> Iterator[None]:
+    stop = threading.Event()
+    capture = landing_capture(
+        PostgresSource(database.settings()),
+        store,
+        CaptureSettings(load_workers=1),
+        WallClock(),
+        stop=stop,
+    )
+    capture.open()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(capture.run)
+        try:
+            yield
+        finally:
+            stop.set()
+            run.result()
+            capture.close()
+
+
+def test_an_update_is_not_rejected_after_its_key_was_dropped_while_capture_runs(
+    database: Database, store: LocalStore
+) -> None:
+    database.execute(*TABLES)
+
+    def updated() -> bool:
+        try:
+            database.execute("update apples set note = 'y'", "update parts set id = 2")
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            return False
+        return True
+
+    connections = (
+        "select count(*) from pg_stat_activity where datname = current_database() "
+        "and application_name like 'mirrorlake%'"
+    )
+    records = Records(store, root.LANDING)
+    with running(database, store):
+        assert updated()
+        database.execute(
+            "alter table apples drop constraint apples_pkey",
+            "alter table part1 replica identity nothing",
+        )
+        until(updated)
+        until(lambda: "public.apples" in records.append_only())
+        until(lambda: "public.parts" in records.stopped())
+        ((count,),) = database.sql.execute(connections).fetchall()
+        assert count <= 3  # as the page says
+    ((name, stopped),) = records.stopped().items()
+    assert name == "public.parts"
+    assert "does not have the key as its replica identity" in stopped["message"]
+
+
+def test_no_update_is_rejected_with_the_event_trigger_of_the_page(captured: Captured) -> None:
+    name = captured.settings.publication
+    captured.begin(*TABLES, "create table keyed (id int primary key, note text)")
+    (trigger,) = re.findall(r"```sql\n(create function.*?)```", PAGE.read_text(), re.DOTALL)
+    captured.run(trigger.replace("mirrorlake_shop", name))
+    captured.run("insert into keyed values (1)", "insert into parts values (3)")
+    captured.run("alter table apples drop constraint apples_pkey", "update apples set note = 'y'")
+    captured.run("alter table part1 replica identity nothing", "update parts set id = 7 - id")
+    captured.run("alter table keyed drop column id cascade", "delete from keyed")
+    captured.run("drop event trigger mirrorlake_protect", "drop function mirrorlake_protect")
+    found = captured.source().watch(captured.tables)
+    assert [f for f in found if f.severity is CheckSeverity.ERROR] == []
