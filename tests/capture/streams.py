@@ -105,7 +105,7 @@ def _parts(events: Sequence[tuple[int, Event]]) -> Iterator[Changes | Truncation
             yield changes(run)
             run = []
         if event.marker is None:
-            yield Truncation(event.table, index, event.ordinal)
+            yield Truncation(event.table, index, event.ordinal, places([event.value]))
         else:
             run.append((index, event))
     if run:
@@ -122,12 +122,18 @@ def changes(run: Sequence[tuple[int, Event]]) -> Changes:
     unchanged[:, 1] = [event.marker == 1 for _index, event in run]
     return Changes(
         table=table,
+        metadata=places(values),
         rows=pa.RecordBatch.from_arrays(columns, schema=arrow_schema(table.schema)),
         marker=np.array([event.marker for _index, event in run], np.int8),
         unchanged=unchanged if unchanged.any() else None,
         transaction=np.array([index for index, _event in run], np.int32),
         ordinal=np.array([event.ordinal for _index, event in run], np.int64),
     )
+
+
+def places(values: Sequence[int]) -> pa.RecordBatch:
+    """Where each change stands in the log."""
+    return pa.RecordBatch.from_pydict({"lsn": pa.array(values, pa.uint64())})
 
 
 @st.composite
@@ -145,7 +151,7 @@ def streams(draw: st.DrawFn) -> list[Transaction]:
             value += 1
             match kind:
                 case "T":
-                    events.append(Event(ordinal, None, table=table))
+                    events.append(Event(ordinal, None, value, table))
                 case "K":
                     events.append(Event(ordinal, 2, value, table))
                     events.append(Event(ordinal, 0, value, table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import root
+from mirrorlake.app.status.backfills import sentence
 from mirrorlake.capture.backfill import requests
-from mirrorlake.capture.backfill.backfills import BackfillSettings, asked
+from mirrorlake.capture.backfill.backfills import BackfillSettings, requested_range
 from mirrorlake.capture.backfill.jobs import (
     BackfillJob,
     BackfillJobState,
@@ -28,9 +29,10 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import CannotBackfill, UsageError
 from mirrorlake.model import types
 from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import Footer, format_time
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING, DataType
-from mirrorlake.sources.chunk import Alteration
+from mirrorlake.sources.chunk import Alteration, SchemaChange, Transactions
 from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySnapshot, MemorySource
@@ -86,6 +88,17 @@ class Mirrored:
                     found += content.read().to_pylist()
         return found
 
+    def told(self, folder: str) -> list[tuple[str, Alteration | None]]:
+        """What the landed files say that they are, and that became of columns."""
+        found = []
+        for one in self.store.list(folder).files:
+            if one.name.endswith(".parquet"):
+                content = pq.ParquetFile(io.BytesIO(self.store.read(f"{folder}/{one.name}")))
+                said = {k.decode(): v.decode() for k, v in content.metadata.metadata.items()}
+                if footer := Footer.decode(said):
+                    found.append((str(footer.kind), footer.alteration))
+        return found
+
     def ask(self, table: str = "shop.orders", **options: object) -> BackfillJob:
         tables = ["shop.orders", "shop.log", "shop.gone"]
         where = options.pop("where_key", None)
@@ -100,6 +113,31 @@ class Mirrored:
 @pytest.fixture
 def mirrored() -> Mirrored:
     return Mirrored()
+
+
+@pytest.mark.clause("ST-286")
+def test_a_backfill_is_pending_until_one_of_two_others_has_ended(mirrored: Mirrored) -> None:
+    tables = ["shop.orders", "shop.a", "shop.b"]
+    for table in tables[1:]:
+        mirrored.database.create(table, COLUMNS, ["id"])
+    with mirrored.database.transaction() as write:
+        for table in tables[1:]:
+            for key in range(10):
+                write.insert(table, id=key, note="old")
+    mirrored.run()
+    for number, table in enumerate(tables):
+        request = BackfillRequest(f"{number}", table, requested=format_time(NOW))
+        mirrored.jobs.request(request)
+    capture = mirrored.capture()
+    capture.open()
+    seen: set[tuple[str, ...]] = set()
+    while not all(job.state.is_over for job in mirrored.jobs.jobs()):
+        capture.step(0.1)
+        seen.add(tuple(sorted(str(job.state) for job in mirrored.jobs.jobs())))
+    capture.close()
+    assert ("ACTIVE", "ACTIVE", "PENDING") in seen
+    assert ("ACTIVE", "ACTIVE", "ACTIVE") not in seen
+    assert ("COMPLETED", "COMPLETED", "COMPLETED") in seen
 
 
 @pytest.mark.clause("ST-284", "ST-288")
@@ -118,6 +156,17 @@ def test_a_limit_of_rows_per_second_is_kept(mirrored: Mirrored) -> None:
     mirrored.run()
     assert mirrored.job().rows == 10
     assert mirrored.clock.monotonic() - began >= 4.0
+
+
+def test_a_limit_of_bytes_per_second_is_kept(mirrored: Mirrored) -> None:
+    mirrored.ask(max_bytes_per_second=20)
+    began = mirrored.clock.monotonic()
+    mirrored.run()
+    job, took = mirrored.job(), mirrored.clock.monotonic() - began
+    assert job.rows == 10
+    assert job.bytes > 100
+    assert job.chunks >= 5  # no chunk is much more than a second's worth
+    assert took >= (job.bytes - 60) / 20  # what is read last is not waited for
 
 
 def test_a_snapshot_is_not_held_open_while_nothing_may_be_read(
@@ -181,31 +230,34 @@ def test_columns_that_the_stream_never_describes_end_a_backfill(mirrored: Mirror
     assert "the columns of shop.orders have changed" in mirrored.job().message
 
 
-def test_a_chunk_waits_for_an_alteration_that_is_not_landed() -> None:
+def test_the_first_chunk_has_an_alteration_that_is_not_landed() -> None:
     mirrored = Mirrored()
     capture = mirrored.capture()
     capture.open()
     (writer,) = capture._writers
     assert isinstance(writer, LandingWriter)
-    name = TableId("shop", "orders")
-    box = writer._outboxes[name]
-    box.alter(Alteration({"text": "note"}, None, ()))
-    assert writer.is_ahead(name)
+    box = writer._outboxes[TableId("shop", "orders")]
+    table = next(one for one in capture._tables if one.table.name == "orders")
+    told = Alteration({"text": "note"})
+    (point,) = [writer.durable]
+    begun = Transactions([point], [None], [None], [""], is_open=True)
+    box.alter(SchemaChange(table, 0, 0, told), begun)
     mirrored.ask()
-    for _ in range(20):
-        capture.step(0.2)
-    assert (mirrored.job().state, mirrored.job().chunks) == (BackfillJobState.ACTIVE, 0)
-    with mirrored.database.transaction() as write:
-        write.update("shop.orders", {"id": 1}, note="new")
     capture.once()
     capture.close()
     assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 10)
+    folder = "Files/LandingZone/shop.schema/orders"
+    assert [alteration for kind, alteration in mirrored.told(folder) if kind == "backfill"] == [
+        told,
+        *[None] * 3,
+    ]
 
 
 def test_a_range_reads_its_own_rows_only(mirrored: Mirrored) -> None:
     mirrored.ask(where_key=("3", "5"))
     mirrored.run()
-    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 3)
+    job = mirrored.job()
+    assert (job.state, job.rows, job.expected) == (BackfillJobState.COMPLETED, 3, 3)
 
 
 @pytest.mark.clause("ST-287")
@@ -227,7 +279,7 @@ def test_a_backfill_that_is_stopped_begins_anew_when_it_is_asked_for_again(
 @pytest.mark.parametrize(
     ("table", "where_key", "state", "said"),
     [
-        ("shop.log", None, BackfillJobState.UNSUPPORTED, "no key"),
+        ("shop.log", ("1", "2"), BackfillJobState.UNSUPPORTED, "only all of it"),
         ("shop.gone", None, BackfillJobState.FAILED, "not captured"),
         ("shop.orders", ("a", "b"), BackfillJobState.UNSUPPORTED, "a bound is no value"),
     ],
@@ -243,13 +295,13 @@ def test_what_cannot_be_backfilled_says_why(
     mirrored.run()
     assert mirrored.job().state is state
     assert said in mirrored.job().message
-    assert said in requests.sentence(mirrored.job())
+    assert said in sentence(mirrored.job())
 
 
 def test_a_zone_for_other_engines_has_no_backfill() -> None:
     strict = Mirrored(strict=True)
     with pytest.raises(UsageError):
-        strict.ask(refused=requests.refusal(strict=True, events=False))
+        strict.ask(refused=requests.refusal(strict=True))
     strict.ask()
     strict.run()
     assert strict.job().state is BackfillJobState.UNSUPPORTED
@@ -284,8 +336,39 @@ def test_records_that_cannot_be_read_are_passed_over(mirrored: Mirrored) -> None
 def test_the_time_left_follows_from_the_time_that_was_taken() -> None:
     job = BackfillJob(BackfillRequest("one", "t"), expected=300).now(START)
     job = job.now(START + timedelta(seconds=10), state=BackfillJobState.ACTIVE, rows=100)
+    job = replace(job, bytes=4096, seconds=10.0)
     assert job.seconds_left() == 20.0
-    assert "100 of about 300 rows" in requests.sentence(job)
+    said = "100 of about 300 rows (4.0 KiB) in 0 chunks, 10 rows/s (409 B/s), about 0:20 left"
+    assert said in sentence(job)
+    facts = job.as_facts()
+    assert (facts["rows_per_second"], facts["bytes_per_second"]) == (10.0, 409.6)
+
+
+def test_the_time_in_which_capture_did_not_run_does_not_count(mirrored: Mirrored) -> None:
+    mirrored.ask(rate=1)
+    capture = mirrored.capture()
+    capture.open()
+    while mirrored.job().rows < 3:
+        capture.step(0.1)
+    capture.close()
+    before = mirrored.job()
+    mirrored.clock.sleep(86_400)
+    capture = mirrored.capture()
+    capture.open()
+    while mirrored.job().rows < 5:
+        capture.step(0.1)
+    capture.close()
+    job = mirrored.job()
+    assert before.seconds < job.seconds < 20
+    assert job.seconds_left() == pytest.approx(5 * job.seconds / 5)
+
+
+def test_the_record_of_an_earlier_release_gives_the_time_that_it_took() -> None:
+    job = BackfillJob(BackfillRequest("one", "t"), expected=300).now(START)
+    job = job.now(START + timedelta(seconds=10), state=BackfillJobState.ACTIVE, rows=100)
+    record = asdict(job)
+    del record["bytes"], record["seconds"]
+    assert BackfillJob.parse(job.request, record).seconds_left() == 20.0
 
 
 @pytest.mark.parametrize(
@@ -305,7 +388,7 @@ def test_bounds_are_values_of_the_first_key_column(
     kind: DataType, text: str, value: object
 ) -> None:
     table = SourceTable(TableId("", "t"), Schema.of([Column("k", kind)]), ("k",), "1")
-    found = asked(table, (text, text))
+    found = requested_range(table, (text, text))
     assert found.is_closed
     assert found.low is not None
     (column,) = found.low.columns
@@ -315,6 +398,6 @@ def test_bounds_are_values_of_the_first_key_column(
 @pytest.mark.parametrize("text", ["", "x", "1" * 30])
 def test_a_text_that_is_no_value_is_refused(text: str) -> None:
     table = SourceTable(TableId("", "t"), Schema.of([Column("k", LONG)]), ("k",), "1")
-    assert asked(table, None) == KeyRange()
+    assert requested_range(table, None) == KeyRange()
     with pytest.raises(CannotBackfill):
-        asked(table, (text, "2"))
+        requested_range(table, (text, "2"))

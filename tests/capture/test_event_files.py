@@ -15,12 +15,19 @@ import pytest
 from mirrorlake import config
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.events.state import EventState, WrittenEvents, written
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, SourceGap, UsageError
 from mirrorlake.events.paths import EventExtension
+from mirrorlake.model.clock import WallClock
 from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.urls import StorageLocation, open_store
+from tests.apply.events.drawn_files import rows_of
 from tests.conftest import Database
 from tests.events.values import decoded
 from tests.objects import S3Server
@@ -94,6 +101,17 @@ def project(folder: Path, database: Database, more: str = "") -> config.Project:
         f"destination:\n  type: events\n  url: ./bucket\n  path: some/where\n{more}"
     )
     return config.load(file)
+
+
+def changed(folder: Path, database: Database, *changes: str) -> list[dict[str, Any]]:
+    """The events of some changes, in order; what was there before is loaded."""
+    mirror = Mirror(project(folder, database))
+    mirror.capture_once()
+    loaded = {event["uuid"] for event in events(folder / "bucket")}
+    database.execute(*changes)
+    mirror.capture_once()
+    found = [event for event in events(folder / "bucket") if event["uuid"] not in loaded]
+    return sorted(found, key=lambda event: event["uuid"])
 
 
 @pytest.mark.postgres
@@ -170,6 +188,30 @@ def test_a_truncated_table_stops_until_it_is_reset(database: Database, tmp_path:
 
 
 @pytest.mark.postgres
+@pytest.mark.clause("ST-282", "ST-290")
+def test_a_stream_without_backfill_writes_events_of_changes_until_one_is_asked_for(
+    database: Database, tmp_path: Path
+) -> None:
+    database.execute("create schema a; create table a.t (id int primary key, n int);")
+    database.execute("insert into a.t values (1, 0), (2, 0), (3, 0)")
+    settings = replace(
+        project(tmp_path, database), capture=CaptureSettings(load=("!*",), load_joining=False)
+    )
+    Mirror(settings).capture_once()
+    database.execute("insert into a.t values (4, 0); update a.t set n = 1 where id = 2")
+    database.execute("delete from a.t where id = 3; update a.t set id = 5 where id = 1")
+    Mirror(settings).capture_once()
+    found = sorted(events(tmp_path / "bucket"), key=lambda event: event["uuid"])
+    kinds = [(e["source_metadata"]["change_type"], e["payload"]["id"]) for e in found]
+    assert kinds == [("INSERT", 4), ("UPDATE", 2), ("DELETE", 3), ("DELETE", 1), ("INSERT", 5)]
+    jobs = BackfillRecords(Records(LocalStore(settings.root), LANDING))
+    requests.request(jobs, ["a.t"], "a.t", None, None, WallClock().now())
+    Mirror(settings).capture_once()
+    read = [e for e in events(tmp_path / "bucket") if e["read_method"] == "postgresql-backfill"]
+    assert sorted(event["payload"]["id"] for event in read) == [2, 4, 5]
+
+
+@pytest.mark.postgres
 @pytest.mark.clause("ST-173", "ST-175")
 def test_another_destination_is_filled_after_a_reset_of_all_and_again_after_one_of_a_table(
     database: Database, tmp_path: Path
@@ -178,15 +220,14 @@ def test_another_destination_is_filled_after_a_reset_of_all_and_again_after_one_
     database.execute("insert into a.t select generate_series(1, 50)")
     settings = project(tmp_path, database)
     Mirror(settings).capture_once()
-    assert settings.destination
     other = replace(
-        settings.destination,
+        settings.destinations[0],
         location=tmp_path / "other",
         extension=EventExtension.JSON,
         schema_file=True,
         rotation_bytes=100,
     )
-    second = replace(settings, destination=other)
+    second = replace(settings, destinations=(other,))
     with pytest.raises(SourceGap, match="reset --all"):
         Mirror(second).capture_once()
     plan_reset(second, None).execute()
@@ -205,26 +246,23 @@ def test_another_destination_is_filled_after_a_reset_of_all_and_again_after_one_
 
 
 @pytest.mark.postgres
-@pytest.mark.clause("ST-109")
+@pytest.mark.clause("ST-109", "ST-303")
 def test_a_value_that_was_not_sent_is_read_or_its_event_is_left_out(
     database: Database, tmp_path: Path
 ) -> None:
     database.execute("create schema a; create table a.t (id int primary key, n int, long text);")
     database.execute("alter table a.t alter long set storage external")
     database.execute("insert into a.t select g, 0, repeat('x', 5000) from generate_series(1, 2) g")
-    mirror = Mirror(project(tmp_path, database))
-    mirror.capture_once()
-    loaded = {event["uuid"] for event in events(tmp_path / "bucket")}
-    database.execute("update a.t set n = 1")
-    database.execute("delete from a.t where id = 1")
-    mirror.capture_once()
-    found = [event for event in events(tmp_path / "bucket") if event["uuid"] not in loaded]
-    found.sort(key=lambda event: event["uuid"])
+    changes = ["update a.t set n = 1", "delete from a.t where id = 1"]
+    found = changed(tmp_path, database, *changes)
     told = [(e["source_metadata"]["change_type"], e["payload"]["id"]) for e in found]
     assert told == [("UPDATE", 2), ("DELETE", 1)]
     assert found[0]["payload"]["long"] == "x" * 5000
     # The ids count the event that was left out.
     assert [int(event["uuid"][-8:], 2) for event in found] == [1, 2]
+    size = sum(path.stat().st_size for path in (tmp_path / "bucket").rglob("*") if path.is_file())
+    counted = written(Records(LocalStore(tmp_path / "root"), LANDING))
+    assert counted == {"a.t": WrittenEvents(events=4, bytes=size, unsupported=1)}
 
 
 @pytest.mark.postgres
@@ -232,10 +270,11 @@ def test_event_files_stand_in_a_bucket(database: Database, tmp_path: Path, s3: S
     database.execute("create schema a; create table a.t (id int primary key);")
     database.execute("insert into a.t values (1)")
     settings = project(tmp_path, database)
-    assert settings.destination
     url = s3.new_bucket()
     location = StorageLocation(url, s3.options)
-    mirror = Mirror(replace(settings, destination=replace(settings.destination, location=location)))
+    mirror = Mirror(
+        replace(settings, destinations=(replace(settings.destinations[0], location=location),))
+    )
     mirror.capture_once()
     database.execute("insert into a.t values (2)")
     mirror.capture_once()
@@ -271,10 +310,11 @@ def test_run_writes_events_until_it_is_stopped(database: Database, tmp_path: Pat
 
 
 @pytest.mark.postgres
+@pytest.mark.clause("ST-037")
 def test_two_tables_of_one_object_name_share_no_id(database: Database, tmp_path: Path) -> None:
     database.execute("create schema a; create schema a_b; create table a.b_c (id int primary key);")
     database.execute("create table a_b.c (id int primary key)")
-    settings = project(tmp_path, database)
+    project(tmp_path, database)
     (tmp_path / "mirrorlake.yaml").write_text(
         (tmp_path / "mirrorlake.yaml").read_text().replace("['a.*']", "['a.*', 'a_b.*']")
     )
@@ -286,7 +326,11 @@ def test_two_tables_of_one_object_name_share_no_id(database: Database, tmp_path:
     assert {event["object"] for event in found} == {"a_b_c"}
     assert sorted(event["payload"]["id"] for event in found) == [1, 2]
     assert len({event["uuid"] for event in found}) == 2
-    assert settings.destination
+    lake = tmp_path / "lake"
+    source = EventInput(tmp_path / "bucket")
+    Mirror(config.Project("reads", lake, events=source)).apply_once()
+    assert [row["id"] for row in rows_of(lake / "Tables/a/b_c")] == [1]
+    assert [row["id"] for row in rows_of(lake / "Tables/a_b/c")] == [2]
 
 
 @pytest.mark.parametrize(
@@ -332,12 +376,10 @@ def test_files_rotate_at_a_minute_and_fifty_megabytes_unless_told_otherwise(tmp_
         "  tables: ['a.*']\ndestination:\n  type: events\n  url: s3://bucket/crm\n"
     )
     file.write_text(begun)
-    found = config.load(file).destination
-    assert found
+    found = config.load(file).destinations[0]
     assert (found.rotation_seconds, found.rotation_bytes) == (60, 50 << 20)
     file.write_text(f"{begun}  rotation_seconds: 0.5\n  rotation_mb: 0.5\n")
-    found = config.load(file).destination
-    assert found
+    found = config.load(file).destinations[0]
     assert (found.rotation_seconds, found.rotation_bytes) == (0.5, 1 << 19)
 
 
@@ -366,18 +408,40 @@ def test_changes_of_a_table_without_key_tell_whole_rows(database: Database, tmp_
     database.execute("create schema a; create table a.t (id int, note text);")
     database.execute("alter table a.t replica identity full")
     database.execute("insert into a.t values (1, 'one'), (1, 'one')")
-    mirror = Mirror(project(tmp_path, database))
-    mirror.capture_once()
-    loaded = {event["uuid"] for event in events(tmp_path / "bucket")}
-    database.execute("update a.t set note = 'two' where ctid = '(0,1)'")
-    database.execute("delete from a.t where note = 'one'")
-    mirror.capture_once()
-    changed = [e for e in events(tmp_path / "bucket") if e["uuid"] not in loaded]
-    changed.sort(key=lambda event: event["uuid"])
-    assert [(e["source_metadata"]["is_deleted"], e["payload"]["note"]) for e in changed] == [
+    changes = [
+        "update a.t set note = 'two' where ctid = '(0,1)'",
+        "delete from a.t where note = 'one'",
+    ]
+    found = changed(tmp_path, database, *changes)
+    assert [(e["source_metadata"]["is_deleted"], e["payload"]["note"]) for e in found] == [
         (True, "one"),
         (False, "two"),
         (True, "one"),
     ]
-    assert all(e["payload"]["id"] == 1 for e in changed)
-    assert all(e["source_metadata"]["primary_keys"] == [] for e in changed)
+    assert all(e["payload"]["id"] == 1 for e in found)
+    assert all(e["source_metadata"]["primary_keys"] == [] for e in found)
+
+
+def test_what_an_earlier_release_noted_of_its_one_destination_is_read(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    records = Records(store, LANDING)
+    noted = {"format": "1", "destination": "here", "batch": 5, "position": "0/1", "assigned": None}
+    content = json.dumps({**noted, "stream_id": "default", "tables": {}, "loads": {}})
+    store.replace(f"{records.folder}/events.json", content.encode())
+    assert EventState.read(records, "here").batch == 5
+    EventState.read(records, "there").write(records)
+    assert EventState.read(records, "here").position == "0/1"
+
+
+@pytest.mark.postgres
+@pytest.mark.clause("ST-262")
+def test_a_column_of_another_type_comes_with_it(database: Database, tmp_path: Path) -> None:
+    database.execute("create schema a; create table a.t (id int primary key, size int);")
+    changes = [
+        "insert into a.t values (1, 7)",
+        "alter table a.t alter size type text using 'x' || size",
+        "insert into a.t values (2, '8')",
+    ]
+    found = changed(tmp_path, database, *changes)
+    assert [event["payload"]["size"] for event in found] == [7, "8"]
+    assert len({event["schema_key"] for event in found}) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from random import Random
@@ -125,6 +125,7 @@ class CountingWriter:
 
     def __init__(self, seconds: float) -> None:
         self.durable: LogPoint = Lsn(0)
+        self.is_corrected = True
         self._seconds, self.rows, self._taken = seconds, list[int](), 0
         self._oldest: float | None = None
 
@@ -139,7 +140,9 @@ class CountingWriter:
         self.rows.append(self._taken)
         self._taken, self._oldest = 0, None
 
-    def cut(self, point: LogPoint, time: datetime | None) -> None:
+    def cut(
+        self, point: LogPoint, time: datetime | None, differing: Collection[TableId] = ()
+    ) -> None:
         assert self._oldest is None
         self.durable = self.durable.join(point)
 
@@ -243,7 +246,7 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
     done: list[str] = []
 
     class Listening(MemorySource):
-        def resume(self, since: LogPoint) -> None:
+        def resume(self, since: LogPoint, former: Mapping[str, str]) -> None:
             done.append("resume")
 
     again = landing_capture(

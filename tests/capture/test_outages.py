@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 from mirrorlake import root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.capture import capture as capture_module
-from mirrorlake.capture.capture import STREAM_INTERRUPTED, STREAM_RESUMED
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED, STREAM_RESUMED
 from mirrorlake.config import Project
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock

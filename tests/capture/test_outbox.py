@@ -8,8 +8,9 @@ from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.model.change import Alteration
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Lsn, Position
+from mirrorlake.sources.chunk import SchemaChange
 from tests.capture.landing import FOLDER, landed, outbox, roll, take
-from tests.capture.streams import WIDE, Event, Transaction, chunks, inserts
+from tests.capture.streams import NARROW, WIDE, Event, Transaction, chunks, inserts
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
@@ -36,6 +37,12 @@ def small(store: MemoryStore) -> Outbox:
 def feed(box: Outbox, *stream: Transaction, stops: frozenset[int] = frozenset()) -> None:
     for chunk in chunks(stream, set(stops)):
         take(box, chunk)
+
+
+def alter(box: Outbox, alteration: Alteration, transaction: Transaction) -> None:
+    """Before the first change of a transaction."""
+    (chunk,) = chunks([transaction], set())
+    box.alter(SchemaChange(NARROW, 0, 0, alteration), chunk.transactions)
 
 
 def values(store: MemoryStore) -> list[list[int]]:
@@ -263,7 +270,7 @@ class TestAlteration:
         self, store: MemoryStore, box: Outbox
     ) -> None:
         feed(box, FIRST)
-        box.alter(self.COPIED)
+        alter(box, self.COPIED, SECOND)
         feed(box, SECOND)
         roll(box)
         assert values(store) == [[1, 2], [3, 4, 5]]
@@ -273,7 +280,7 @@ class TestAlteration:
         for _ in range(2):
             box = outbox(store)
             feed(box, FIRST)
-            box.alter(self.COPIED)
+            alter(box, self.COPIED, SECOND)
             feed(box, SECOND)
             roll(box)
         assert [file.footer.alteration for file in landed(store)] == [None, self.COPIED]
@@ -286,7 +293,7 @@ class TestAlteration:
         roll(box)
         box = outbox(store)
         feed(box, FIRST)
-        box.alter(self.COPIED)
+        alter(box, self.COPIED, SECOND)
         feed(box, SECOND)
         roll(box)
         assert [file.footer.alteration for file in landed(store)] == [None, self.COPIED]
@@ -295,15 +302,23 @@ class TestAlteration:
         self, store: MemoryStore, small: Outbox
     ) -> None:
         feed(small, FIRST)
-        small.alter(self.COPIED)
+        alter(small, self.COPIED, SECOND)
         feed(small, SECOND, stops=frozenset({1, 2}))
         roll(small)
         told = [file.footer.alteration for file in landed(store)]
         assert told == [None, self.COPIED, *[None] * (len(told) - 2)]
 
+    def test_one_after_another_become_one(self, store: MemoryStore, box: Outbox) -> None:
+        alter(box, self.COPIED, FIRST)
+        alter(box, Alteration({"most": "more"}), SECOND)
+        feed(box, SECOND)
+        roll(box)
+        told = Alteration({"more": "note", "most": "note"})
+        assert [file.footer.alteration for file in landed(store)] == [told]
+
     def test_what_alters_nothing_needs_no_file(self, store: MemoryStore, box: Outbox) -> None:
         feed(box, FIRST)
-        box.alter(Alteration())
+        alter(box, Alteration(), SECOND)
         feed(box, SECOND)
         roll(box)
         assert len(landed(store)) == 1

@@ -61,8 +61,8 @@ class TestSplit:
     def test_a_segment_tells_its_first_and_last_commit(self) -> None:
         closed, _still_open = segments.split(*only(FIRST, SECOND))
         assert closed is not None
-        assert closed.span.begun == Closed(FIRST.end, FIRST.end, FIRST.time)
-        assert closed.span.done == Closed(SECOND.end, SECOND.end, SECOND.time)
+        assert closed.span.begun == Closed(FIRST.end, FIRST.end, FIRST.time, "10")
+        assert closed.span.done == Closed(SECOND.end, SECOND.end, SECOND.time, "20")
 
     def test_a_segment_of_the_open_transaction_has_no_end_yet(self) -> None:
         _closed, still_open = segments.split(*only(SECOND, stops=frozenset({2})))

@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
 
 import structlog
 
-from mirrorlake.capture import append_only, members, schema_policy
+from mirrorlake.capture import members, schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, ReadingThreads
 from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.backfill.unloaded import Unloaded
+from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.loop import CaptureLoop, common
-from mirrorlake.capture.record import Outage, Records, StreamRecord
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
+from mirrorlake.capture.watch import append_only
+from mirrorlake.capture.watch.outages import Outages
+from mirrorlake.capture.watch.retention import LogRetention
+from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.errors import (
     LeaseLost,
     PrerequisiteMissing,
@@ -31,7 +36,7 @@ from mirrorlake.errors import (
 )
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
@@ -40,11 +45,10 @@ from mirrorlake.sources.base import (
     ChangeStream,
     CheckResult,
     CheckSeverity,
-    Established,
     Snapshot,
     Source,
 )
-from mirrorlake.sources.chunk import TableDiffers
+from mirrorlake.sources.chunk import Part, SchemaChange, TableDiffers
 from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import RENEW, TERM, Lease
 
@@ -53,8 +57,6 @@ log = structlog.get_logger()
 CAPTURE_STARTED = "capture_started"
 TABLE_LOADED = "table_loaded"
 FINDING = "source_finding"
-STREAM_INTERRUPTED = "stream_interrupted"
-STREAM_RESUMED = "stream_resumed"
 APPEND_ONLY = "append_only_table"
 
 BACKFILL_WAIT = 0.05
@@ -65,7 +67,7 @@ MOST_RETRY_SECONDS = 30.0
 
 
 Waiting = Callable[[SourceUnavailable | None], None]
-"""Is told why `run` waits for the source, and None whenever it answers."""
+"""Called with the reason why `run` waits for the source, and with None whenever it answers."""
 
 
 class Capture:
@@ -82,14 +84,14 @@ class Capture:
         stop: threading.Event | None = None,
         reached: CrashHook = no_crash,
         holder: str | None = None,
-        retained: Callable[[int], None] = lambda _size: None,
+        retained: Callable[[LogRetention], None] = lambda _log: None,
         waiting: Waiting = lambda _error: None,
         backfill: BackfillSettings | None = None,
     ) -> None:
-        """retained: told how many bytes of its log the source keeps for us."""
+        """retained: called with what the source keeps of its log for us."""
         self._waiting = waiting
         self._source, self._records, self._sinks = source, records, sinks
-        self._retained = retained
+        self._guard = SourceGuard(source.objects, records, settings, clock, retained)
         self._settings, self._clock, self._reached = settings, clock, reached
         self._stop = stop or threading.Event()
         self._writers: list[SinkWriter] = []
@@ -99,17 +101,20 @@ class Capture:
         self._found: set[CheckResult] = set()  # by the watch, and logged
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
-        self._lost_at: datetime | None = None  # since when it does not answer
+        self._outages, self._is_watched = Outages(records, clock), False
         self.loop: CaptureLoop | None = None
+        self._log_start = LogStart(source, records, sinks, clock, reached)
+        self._unloaded = Unloaded(source, records, settings, self._lost)
         self._backfills = Backfills(
             source.snapshot,
             BackfillRecords(records),
             clock,
             _InTurn() if settings.load_workers <= 1 else ReadingThreads(),
-            refused=next((one.unsupported for one in sinks if one.unsupported), ""),
+            refused=next((sink.unsupported for sink in sinks if sink.unsupported), ""),
             settings=backfill,
             reached=reached,
             lost=self._lost,
+            unloaded=self._unloaded,
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -131,11 +136,11 @@ class Capture:
                 self._interrupted(error, RETRY_SECONDS)
                 self._disconnect()
                 self._rest(RETRY_SECONDS)
-        self._resumed()
+        self._outages.resumed()
 
     def once(self) -> None:
-        """Land everything that was committed when this was called, and what was asked to be
-        backfilled."""
+        """Land everything that was committed when this was called, and complete the backfills
+        that were requested."""
         self._catch_up()
         if not self._stop.is_set() and self._replaced():
             self._disconnect()
@@ -153,9 +158,10 @@ class Capture:
             self.step(0.2)
 
     def run(self) -> None:
-        """Land changes until told to stop. A source that goes away is waited for, also while tables
-        are loaded. Raises as `open` does, of which it is in no need."""
+        """Land changes until `stop` is set. Waits for a source that goes away, also while it loads
+        tables. Raises as `open` does, which need not be called before."""
         self._begin()
+        self._is_watched = True
         watched = self._clock.monotonic()
         pause = RETRY_SECONDS
         while not self._stop.is_set():
@@ -163,7 +169,10 @@ class Capture:
                 if self.loop is None:
                     self._reopen()
                 self.step(1.0)
-                self._resumed()
+                self._outages.check()
+                self._outages.resumed()
+                if self._guard.finds_rejected():
+                    self._check_source()
                 if self._clock.monotonic() - watched >= self._settings.watch_seconds:
                     watched = self._clock.monotonic()
                     self._watch()
@@ -174,7 +183,7 @@ class Capture:
                 self._waiting(error)
                 self._interrupted(error, pause)
                 self._disconnect()
-                self._source.close()  # whatever else it holds is as dead as what failed
+                self._source.close()  # its other connections have failed as well
                 self._rest(pause)
                 pause = min(pause * 2, MOST_RETRY_SECONDS)
         self._finish()
@@ -185,8 +194,28 @@ class Capture:
         self._source.close()
         self._lease.release()
 
+    def repair(self) -> StreamRepair:
+        """What repairs the stream, while this capture is not open."""
+        return StreamRepair(
+            self._source,
+            self._records,
+            self._sinks,
+            self._log_start,
+            self._captured,
+            self._leased,
+            self._clock,
+            self._reached,
+        )
+
+    @contextmanager
+    def _leased(self) -> Iterator[None]:
+        self._begin()
+        self._keep_names()
+        with self._renewing():
+            yield
+
     def _begin(self) -> None:
-        """What is done once, before the source is asked for anything."""
+        """What is done once, before the first request to the source."""
         if self._has_begun:
             return
         self._lease.take()
@@ -198,15 +227,11 @@ class Capture:
     # -- a source that does not answer ----------------------------------------------------------
 
     def _interrupted(self, error: SourceUnavailable, pause: float) -> None:
-        """Say that the source does not answer, since when, and when it is asked again."""
+        """Report that the source does not answer, since when, and when the next attempt is."""
         reason = error.what
         if isinstance(error, SlotInUse) and self._lease.predecessor:
             reason += f"; capture was run before by {self._lease.predecessor}, which did not end it"
-        log.warning(STREAM_INTERRUPTED, reason=reason, retry_seconds=pause)
-        now = self._clock.now()
-        self._lost_at = self._lost_at or now
-        again = now + timedelta(seconds=pause)
-        self._records.begin_outage(Outage(self._lost_at, again, reason, error.hint))
+        self._outages.interrupted(error, reason, pause)
 
     def _rest(self, pause: float) -> None:
         """Wait, and stay known as the one who captures."""
@@ -215,18 +240,10 @@ class Capture:
             self._lease.check()
             self._clock.sleep(min(left, RENEW.total_seconds()))
 
-    def _resumed(self) -> None:
-        """Say that the source answers again, if it did not."""
-        if self._lost_at is not None:
-            seconds = (self._clock.now() - self._lost_at).total_seconds()
-            self._records.end_outage()
-            self._lost_at = None
-            log.info(STREAM_RESUMED, seconds=round(seconds, 1))
-
     @contextmanager
     def _renewing(self) -> Iterator[None]:
         """Stay known as the one who captures while parts of tables are loaded, however long it
-        takes. A lease that is lost meanwhile is found by who asks for it next."""
+        takes. A lease that is lost meanwhile is found at the next check."""
         done = threading.Event()
 
         def renew() -> None:
@@ -246,75 +263,33 @@ class Capture:
 
     # -- the place in the log -------------------------------------------------------------------
 
-    def _position_in_log(self) -> StreamRecord:
-        """The stream of this zone, made when the zone is new. Raises SourceGap."""
+    def _answered(self) -> Mapping[str, str]:
+        """The identity of the source, now that it answers."""
         identity = self._source.identity()
         self._has_answered = True
         self._waiting(None)
-        record = self._records.stream()
-        if record is None:
-            objects = self._source.objects
-            if objects and (occupant := objects.occupied()):
-                raise PrerequisiteMissing(
-                    f"{occupant.message}, but was not created for this landing zone",
-                    where=self._home,
-                    hint=occupant.remedy,
-                )
-            self._check_prerequisites()
-            record = StreamRecord.new(identity, objects.intended() if objects else ())
-            self._records.write_stream(record)
-            self._reached(CrashPoint.STREAM_RECORDED)
-        if not record.is_established:
-            record = replace(record, source=identity)
-            self._records.write_stream(record)
-            return self._establish(record)
-        _same_source(record, identity)
-        self._source.resume(self._landed(record))
-        self._name_home()
-        return record
+        if self._is_watched:
+            self._outages.watch(self._source.pulse())
+        return identity
 
-    def _name_home(self) -> None:
-        if self._source.objects is not None:
-            self._source.objects.name_home(self._home)
-
-    @property
-    def _home(self) -> str:
-        return self._records.store.location(self._records.zone)
-
-    def _check_prerequisites(self) -> None:
-        """Nothing is made in a source that cannot be captured."""
-        for finding in self._source.check():
-            if finding.severity is CheckSeverity.ERROR and finding.table is None:
-                raise PrerequisiteMissing(finding.message, where="the source", hint=finding.remedy)
-
-    def _establish(self, record: StreamRecord) -> StreamRecord:
-        objects = self._source.objects
-        if objects is not None:
-            established = objects.establish(self._tables)
-        else:
-            established = Established(self._source.snapshot(), ())
+    def _made(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
+        """The stream with its start established, and what is missing loaded."""
+        record, established = self._log_start.establish(record, identity, self._tables)
         try:
-            self._reached(CrashPoint.SLOT_CREATED)
-            record = replace(record, source=self._source.identity())
-            record = record.established(str(established.snapshot.point), established.made)
-            self._records.write_stream(record)
-            self._reached(CrashPoint.ESTABLISHED)
-            self._name_home()
             self._load(established.snapshot, record)
         finally:
             established.snapshot.close()
         return record
 
-    def _landed(self, record: StreamRecord) -> LogPoint:
-        """Up to where every sink holds everything, at least from the start of the stream."""
-        start = self._source.parse_point(record.start)
-        return common([sink.durable() or start for sink in self._sinks])
+    def _keep_names(self) -> None:
+        """Let tables that were renamed keep the names with which they were loaded."""
+        self._source.keep_names(members.names(self._sinks))
 
     def _captured(self) -> list[SourceTable]:
         return members.captured(self._source.discover(), self._records, self._sinks)
 
     def _replaced(self) -> list[SourceTable]:
-        """Tables that are other ones than were loaded, and begin anew by themselves."""
+        """Tables that were created again since they were loaded, and are loaded again."""
         if SchemaChangeKind.TABLE_RECREATED in self._settings.stops_at:
             return []
         return members.replaced(self._source.discover(), self._records, self._sinks)
@@ -331,15 +306,21 @@ class Capture:
         it, in the publication that carries them from then on."""
         streamed = self._streamed()
         begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
+        self._unloaded.begin([table for table in streamed if table.table in begun])
+        seen = self._unloaded.seen(snapshot)
         found = [table for table in self._source.discover() if table.table in begun and table.known]
         self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
         # As counted before the snapshot: what came in between counts as missed, not as loaded.
         append_only.begin(self._records, [table for table in streamed if table.table in begun])
-        self._resumed()
+        self._outages.resumed()
         for sink in self._sinks:
-            missing = sink.missing(self._streamed())
+            # The small ones are soon there, and the large ones are read in parts to the end.
+            missing = sorted(sink.missing(self._streamed()), key=lambda table: table.size)
             with self._renewing(), self._pool() as pool:
-                for outcome in sink.load(record, snapshot, missing, pool):
+                for outcome in sink.load(record, seen, missing, pool):
+                    if outcome is None:
+                        self._while_loading()
+                        continue
                     if isinstance(outcome, TableError):
                         members.stop(self._records, outcome)
                         continue
@@ -352,10 +333,24 @@ class Capture:
                     )
                     self._lease.check()
 
-    def _pool(self) -> Executor:
+    def _while_loading(self) -> None:
+        if self._guard.finds_rejected():
+            self._source.watch([])
+        self._look_at_log()
+
+    @contextmanager
+    def _pool(self) -> Iterator[Executor]:
+        """What reads the parts of tables. After an error no other part begins."""
         if self._settings.load_workers <= 1:
-            return _InTurn()
-        return ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load")
+            with _InTurn() as pool:
+                yield pool
+            return
+        with ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load") as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     # -- streaming ------------------------------------------------------------------------------
 
@@ -369,11 +364,13 @@ class Capture:
                 self._load(snapshot, record)
             finally:
                 snapshot.close()
-        start = self._source.parse_point(record.start)
+        self._unloaded.begin()
         self._writers = []
         for sink in self._sinks:
+            start = self._log_start.joined(record, sink)
             self._writers.append(sink.open(record, self._streamed(), start, self._lost))
         self._confirm_known(common([writer.durable for writer in self._writers]), at_start=True)
+        self._keep_names()
         self._stream = self._source.stream(
             self._streamed(),
             common([writer.durable for writer in self._writers]),
@@ -388,10 +385,11 @@ class Capture:
             self._reached,
             self._lease.check,
             self._know_from,
-            partial(schema_policy.refusal, self._settings),
+            self._refusal,
             self._backfills.take,
             self._differs,
-            lambda: self._backfills.differing,
+            lambda: {*self._backfills.differing, *self._unloaded.tables},
+            self._landed,
         )
         self._backfills.begin(self._streamed())
         recorded = self._records.known()
@@ -429,50 +427,85 @@ class Capture:
             writer.stop(table, error)
         self._backfills.stop(table, error)
 
+    def _refusal(self, change: SchemaChange) -> TableError | None:
+        """Why a table cannot go on after its columns, or its key, have changed."""
+        is_corrected = all(sink.is_corrected for sink in self._sinks)
+        unsupported = "" if is_corrected else "the event files of a table have one key"
+        return schema_policy.refusal(self._settings, change, unsupported)
+
     def _differs(self, part: TableDiffers) -> None:
-        """A table is read again by itself, where that is wanted and can be done; else it stops."""
-        table = next((one for one in self._streamed() if one.table == part.table), None)
+        """Backfill a table that differs, where that is configured and possible; else stop it."""
+        if part.table not in {table.table for table in self._streamed()}:
+            return
+        # As it is now: it may have got a key just before.
+        found = (table for table in self._source.discover() if table.table == part.table)
+        table = next(found, None)
         if table is None:
             return
-        error = part.error if self._backfills.refused else None
+        is_retyped = part.kind in schema_policy.TYPES and part.kind not in self._settings.stops_at
+        if is_retyped and not any(sink.is_corrected for sink in self._sinks):
+            # Event files keep each value with the type that it had.
+            log.warning(FINDING, check="columns", message=part.error.what, table=str(part.table))
+            return
+        is_corrected = is_retyped or all(sink.is_corrected for sink in self._sinks)
+        error = part.error if self._backfills.refused or not is_corrected else None
         if error := error or schema_policy.refusal_to_read(self._settings, table, part):
             self._lost(part.table, error)
         else:
-            self._backfills.require(table.table, part.error)
+            self._backfills.require(table.table, part.error, part.saved)
+
+    def _landed(self, part: Part) -> Part | None:
+        found = self._unloaded.landed(part)
+        return None if found is None else self._backfills.landed(found)
 
     def _included(self, tables: Sequence[SourceTable]) -> bool:
-        """Let the stream carry more tables. If the source cannot, they stop, and no others."""
+        """Let the stream carry more tables: at once, or those that the source lets it carry. The
+        others stop. Returns whether any of them is carried."""
         objects = self._source.objects
         if objects is None:
             return True
         try:
             objects.include(tables)
         except PrerequisiteMissing as error:
-            for table in tables:
-                members.stop(
-                    self._records,
-                    UnsupportedTable(error.what, table=str(table.table), hint=error.hint),
-                )
+            if len(tables) > 1:
+                return bool([table for table in tables if self._included([table])])
+            (table,) = tables
+            hint = f"{error.hint} The next run then loads the table."
+            refused = UnsupportedTable(error.what, table=str(table.table), hint=hint)
+            members.stop(self._records, refused)
             return False
         return True
 
     def _reopen(self) -> None:
         """Find or make the place in the log, load what is missing, and stream."""
         is_first = not self._tables
-        for table in self._replaced():
-            self._lease.check()
-            members.begin_anew(table, self._records, self._sinks, self._reached)
+        identity, record = self._answered(), self._records.stream()
+        if record is not None and not record.is_established:
+            members.forget_all(self._records, self._sinks)
+        elif record is not None and record.is_complete:
+            record = self._log_start.resume(record, identity)
+        self._keep_names()
+        if replaced := self._replaced():
+            for table in replaced:
+                self._lease.check()
+                what = members.RECREATED
+                members.begin_anew(table.table, what, self._records, self._sinks, self._reached)
+            self._keep_names()
+        members.try_again(self._records, self._sinks)
         self._tables = self._captured()
         for table in self._tables if is_first else ():
             if table.append_only:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
-        record = self._position_in_log()
+        if record is None:
+            record = self._log_start.begin(identity)
+        if not record.is_complete:
+            record = self._made(record, identity)
         self._connect(record)
-        self._look_at_appended(self._tables)
         self._check_source()
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
     def _disconnect(self) -> None:
+        self._outages.unwatch()
         self._backfills.abandon()
         if self.loop is not None:
             self.loop.abandon()
@@ -499,7 +532,6 @@ class Capture:
         self._check_source()
         known = {table.table for table in self._tables}
         found = self._captured()
-        self._look_at_appended(found)
         if self._replaced() or {table.table for table in found} != known:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
@@ -513,11 +545,21 @@ class Capture:
         for name in differing:
             self._lost(names[name], append_only.error_of(name, found[name]))
 
+    def _look_at_log(self) -> None:
+        """Look at how much of its log the source keeps, when it is time: whether that grows is seen
+        only when what was read is acknowledged. Raises SourceGap once it keeps no more."""
+        if self._guard.is_due() and (gap := self._guard.look_at_log()):
+            self._finish()
+            self._disconnect()
+            self._lease.check()  # the slot may be another's by now
+            self._guard.release()
+            raise self._log_start.with_hint(gap)
+
     def _check_source(self) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
-        objects = self._source.objects
-        if objects is not None and (size := objects.retained()) is not None:
-            self._retained(size)
+        # Before a table that has lost its key is published without its updates.
+        self._look_at_appended(self._source.discover())
+        self._look_at_log()
         for finding in self._source.watch(self._streamed()):
             if finding.severity is CheckSeverity.OK:
                 continue
@@ -531,41 +573,19 @@ class Capture:
                     hint=finding.remedy,
                     **about,
                 )
-            if finding.check == DIFFERS and finding.table is not None:
+            if finding.check == DIFFERS and finding.table is not None and finding.kind:
                 what, hint = finding.message, finding.remedy
                 error = TableAltered(what, table=str(finding.table), hint=hint)
-                kind = SchemaChangeKind.PARTITION_CHANGED
-                self._differs(TableDiffers(finding.table, kind, error))
+                self._differs(TableDiffers(finding.table, finding.kind, error))
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
-                raise SourceGap(finding.message, where="the source", hint=finding.remedy)
+                gap = SourceGap(finding.message, where="the source", hint=finding.remedy)
+                raise self._log_start.with_hint(gap)
             if finding.severity is CheckSeverity.ERROR and finding.table is not None:
                 as_what = TableAltered if finding.check == ALTERED else TableError
                 self._lost(
                     finding.table,
                     as_what(finding.message, table=str(finding.table), hint=finding.remedy),
                 )
-
-
-def _same_source(record: StreamRecord, identity: Mapping[str, str]) -> None:
-    for name, expected in record.source.items():
-        found = identity.get(name)
-        if found == expected:
-            continue
-        if not found:
-            gone = next((made for made in record.made if made.startswith(name)), f"the {name}")
-            raise SourceGap(
-                f"{gone} no longer exists; `mirrorlake detach` removes it",
-                where="the source",
-                hint="Run `mirrorlake reset --all` to load all tables again.",
-            )
-        raise SourceGap(
-            f"this landing zone belongs to another source: its {name} was {expected} and is now "
-            f"{found}",
-            where="the source",
-            hint="Set source.url to the source that this landing zone was captured from. If that "
-            "source was restored, replaced or created again, run `mirrorlake reset --all` to load "
-            "all tables again.",
-        )
 
 
 class _InTurn(Executor):

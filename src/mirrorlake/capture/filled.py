@@ -18,11 +18,11 @@ def filled(
     """
     partial = np.flatnonzero(missing.any(axis=1))
     keys = list(table.key)
-    wanted = pa.Table.from_batches([rows]).select(keys).take(pa.array(partial))
-    found = source.reread(table, wanted.group_by(keys).aggregate([]))
+    incomplete = pa.Table.from_batches([rows]).select(keys).take(pa.array(partial))
+    found = source.reread(table, incomplete.group_by(keys).aggregate([]))
     location = pa.array(np.arange(found.num_rows))
     # Arrow's join keeps no order: the row of the batch travels along.
-    joined = wanted.append_column("_row", pa.array(partial)).join(
+    joined = incomplete.append_column("_row", pa.array(partial)).join(
         found.select(keys).append_column("_found", location), keys, join_type="left outer"
     )
     lookup = np.full(rows.num_rows, -1)

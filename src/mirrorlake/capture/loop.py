@@ -1,13 +1,13 @@
-"""The capture loop: orders effects and does nothing else.
+"""The capture loop: it orders effects and does nothing else.
 
-Order, on which "nothing lost, nothing twice" rests; a crash test stands behind every arrow:
+Correctness rests on this order; a crash test covers every arrow:
 
-    a chunk taken by every sink → rolled → cut → what all sinks have cut acknowledged to the source
+    every sink takes a chunk → roll → cut → acknowledge to the source what all sinks have cut
 
-The source forgets only what was acknowledged. What is durable in a sink and was not acknowledged
-comes again, and the sink recognises it. By what the source recognises its tables is recorded before
-the cut, together with its point: it counts from when the changes up to there are durable, and so is
-neither ahead of what comes again nor behind it.
+The source discards only what was acknowledged. Changes that are durable in a sink but not
+acknowledged are sent again, and the sink recognises them. `SourceTable.known` is recorded before
+the cut, together with its point: it takes effect when the changes up to that point are durable, so
+it is neither ahead of nor behind what is sent again.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import ChangeStream
-from mirrorlake.sources.chunk import Changes, Chunk, Part, SchemaChange, TableDiffers, TableLost
+from mirrorlake.sources.chunk import Chunk, Part, SchemaChange, TableDiffers, TableLost
 from mirrorlake.sources.table import KnownTables
 
 Know = Callable[[KnownTables, LogPoint], None]
-"""Told by what tables are recognised at a point, before this is durable."""
+"""Records `SourceTable.known` of tables at a point, before that point is durable."""
 
 Differs = Callable[[TableDiffers], None]
-"""Told of a table that has to be read again, before anything beyond is taken."""
+"""Called with a table that has to be read again, before anything later is taken."""
 
 Refuses = Callable[[SchemaChange], TableError | None]
-"""Why a table cannot go on after its columns have changed; None when it can."""
+"""The reason why a table cannot continue after its columns have changed; None when it can."""
 
 
 def common(points: Sequence[LogPoint]) -> LogPoint:
-    """What all of the points cover."""
-    return reduce(lambda one, other: one.meet(other), points)
+    """The greatest point that all of the points cover."""
+    return reduce(lambda left, right: left.meet(right), points)
 
 
 class CaptureLoop:
-    """Reads one stream into its sinks, and acknowledges what is durable in all of them.
+    """Reads one stream into its sinks and acknowledges what is durable in all of them.
 
-    lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
-    while nothing waits in them. guard: raises when we may not write any more; asked after each
-    read, before anything is done about it. know, refuses, differs: as they say; a table that
-    differs is lost where nobody reads it again. differing: those that are read again now. taken:
-    told of each chunk that the sinks have taken. `position`: up to where everything is
-    acknowledged.
+    lost: called with a table that the source gives up.
+    heartbeat_seconds: how often the sinks cut while they have nothing pending.
+    guard: raises when this process may no longer write; called after each read, before any effect.
+    differs: without it, a table that differs is lost.
+    differing: the tables that are currently read again.
+    landed: the form in which sinks take a part of the stream while there are differing tables.
+    taken: called with each chunk that the sinks have taken.
+    position: the point up to which everything is acknowledged.
     """
 
     def __init__(
@@ -67,25 +69,26 @@ class CaptureLoop:
         taken: Callable[[Chunk], None] = lambda _chunk: None,
         differs: Differs | None = None,
         differing: Callable[[], Collection[TableId]] = tuple,
+        landed: Callable[[Part], Part | None] = lambda part: part,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
         self._reached, self._guard, self._know = reached, guard, know
         self._refuses = refuses
         self._taken = taken
-        self._differing = differing
+        self._differing, self._landed = differing, landed
         self._differs = differs or (lambda part: lost(part.table, part.error))
         self._known: KnownTables = {}  # not recorded yet
-        self._is_open = False  # a transaction that has begun to come
+        self._is_open = False  # the last transaction has only been read in part
         self.position = common([writer.durable for writer in writers])
         self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
         self._last_cut = clock.monotonic()
-        # A crash may have come between the cut and this.
+        # The last process may have crashed between the cut and its acknowledgement.
         stream.acknowledge(self.position)
 
     def step(self, wait: float) -> bool:
-        """Read once, and write when it is time. Returns whether anything came."""
+        """Read once, and write when it is due. Returns whether anything arrived."""
         chunk = self._stream.read(min(wait, self._until_due()))
         self._guard()
         if chunk is not None:
@@ -105,28 +108,29 @@ class CaptureLoop:
         return self._complete.covers(target)
 
     def roll(self) -> None:
-        """Make everything that has ended durable in all sinks, and acknowledge it."""
+        """Make all ended transactions durable in all sinks, and acknowledge them."""
         self._roll(self._writers, [])
 
     @property
     def complete(self) -> LogPoint:
-        """Where the stream stands: everything that ends at or before it was read."""
+        """The position of the stream: everything that ends at or before it has been read."""
         return self._complete
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun to come, and not ended."""
+        """Whether the last transaction has only been read in part."""
         return self._is_open
 
     def interleave(self, land: Callable[[LogPoint, datetime | None], None]) -> None:
-        """Have something landed behind all that was read, while no transaction is open: it is told
-        where the stream stands, and when the last transaction was committed."""
+        """Call `land` after everything that was read is durable and before the cut, while no
+        transaction is open, with the position of the stream and the commit time of the last
+        transaction."""
         assert not self._is_open
         self._guard()
         self._roll(self._writers, [], lambda: land(self._complete, self._commit_time))
 
     def abandon(self) -> None:
-        """Forget what is not durable."""
+        """Discard everything that is not durable."""
         for writer in self._writers:
             writer.abandon()
 
@@ -138,11 +142,13 @@ class CaptureLoop:
                 self._differs(part)
             elif isinstance(part, SchemaChange) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
-        if differing := self._differing():
-            parts = [_replacing(part, differing) for part in chunk.parts]
-            chunk = replace(chunk, parts=parts)
+        if self._differing():
+            parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]
+            landed = replace(chunk, parts=parts)
+        else:
+            landed = chunk
         for writer in self._writers:
-            writer.take(chunk, self._clock.monotonic())
+            writer.take(landed if writer.is_corrected else chunk, self._clock.monotonic())
         self._taken(chunk)
         self._known = {**self._known, **chunk.known}
         transactions = chunk.transactions
@@ -170,8 +176,8 @@ class CaptureLoop:
         idle: Sequence[SinkWriter],
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make everything up to `_complete` durable in these sinks, of which nothing waits in the
-        idle ones, and let the source forget what is durable in all."""
+        """Make everything up to `_complete` durable in these sinks (the idle ones have nothing
+        pending), and acknowledge what is durable in all."""
         if self._known:
             self._know(self._known, self._complete)
             self._known = {}
@@ -179,17 +185,10 @@ class CaptureLoop:
             writer.roll(self._clock.monotonic())
         between()
         for writer in (*waiting, *idle):
-            writer.cut(self._complete, self._commit_time)
+            writer.cut(self._complete, self._commit_time, self._differing())
         self._last_cut = self._clock.monotonic()
         durable = common([writer.durable for writer in self._writers])
         if not self.position.covers(durable):
             self._stream.acknowledge(durable)
             self.position = durable
             self._reached(CrashPoint.ACKNOWLEDGED)
-
-
-def _replacing(part: Part, differing: Collection[TableId]) -> Part:
-    """A table that differs may have rows of keys that are inserted."""
-    if isinstance(part, Changes) and part.table.table in differing:
-        return part.replacing()
-    return part

@@ -12,6 +12,7 @@ former one. In this order, of which each step may be done again:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from mirrorlake.errors import (
     TableError,
     TableRecreated,
     UnsupportedColumn,
+    UnsupportedTable,
 )
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
@@ -36,6 +38,8 @@ log = structlog.get_logger()
 
 TABLE_STOPPED = "table_stopped"
 TABLE_REPLACED = "table_replaced"
+
+RECREATED = "the table was dropped and created again in the source; the new one is loaded"
 
 REPLACED = "replaced"
 """Of a stopped table: what is left of it is to be deleted, because it is another one now."""
@@ -62,6 +66,14 @@ def stop(records: Records, error: TableError) -> None:
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
+def names(sinks: Sequence[Sink]) -> dict[str, TableId]:
+    """The names of the loaded tables by their identity, as far as all sinks agree on them."""
+    held = [set(sink.identities().items()) for sink in sinks]
+    common = set.intersection(*held)
+    counted = Counter(identity for _table, identity in common)
+    return {identity: table for table, identity in common if counted[identity] == 1}
+
+
 def replaced(
     selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
 ) -> list[SourceTable]:
@@ -76,29 +88,49 @@ def replaced(
         held = [
             identities.get(table.table) for sink, identities in holding if sink.holds(table.table)
         ]
-        return bool(held) and all(one is not None and one != table.identity for one in held)
+        return bool(held) and all(
+            identity is not None and identity != table.identity for identity in held
+        )
 
     return [table for table in selected if table.refused is None and is_replaced(table)]
 
 
 def begin_anew(
-    table: SourceTable, records: Records, sinks: Sequence[Sink], reached: CrashHook
+    table: TableId, what: str, records: Records, sinks: Sequence[Sink], reached: CrashHook
 ) -> None:
-    """Forget the former table of this name, which is not streamed. May be called again."""
-    name = str(table.table)
-    error = TableRecreated(
-        "the table was dropped and created again in the source; the new one is loaded",
-        table=name,
-        hint="Nothing is to be done.",
-    )
+    """Forget the former table of this name, which is not streamed. May be called again.
+
+    what: why the table begins anew.
+    """
+    name = str(table)
+    error = TableRecreated(what, table=name, hint="Nothing is to be done.")
     records.stop(name, error.facts() | {REPLACED: True})
     reached(CrashPoint.REPLACED_NOTED)
     for sink in sinks:
-        sink.drop(table.table)
+        sink.drop(table)
     reached(CrashPoint.REPLACED_DELETED)
     BackfillRecords(records).drop(name)
     records.forget(name)
     log.info(TABLE_REPLACED, table=name)
+
+
+def try_again(records: Records, sinks: Sequence[Sink]) -> None:
+    """Forget why tables could not begin, before a start: the reason may be gone."""
+    stopped = records.stopped().items()
+    refused = [name for name, error in stopped if error.get("code") == UnsupportedTable.code]
+    landed = {str(table): table for sink in sinks for table in sink.tables()} if refused else {}
+    for name in refused:
+        if name not in landed or not _is_held(landed[name], sinks):
+            records.forget(name)  # nothing of it is lost: it never began
+
+
+def forget_all(records: Records, sinks: Sequence[Sink]) -> None:
+    """Forget all tables of a stream that has no place in the log yet: what there is of them is left
+    of one whose reset was interrupted. May be called again."""
+    for sink in sinks:
+        sink.clear()
+    BackfillRecords(records).drop_all()
+    records.forget_all()
 
 
 def expecting_new(
@@ -114,18 +146,18 @@ def expecting_new(
     if record is None or not record.is_established:
         return list(findings)
     known = {*map(str, landed), *records.stopped()}
-    return [
-        replace(
-            finding,
-            severity=CheckSeverity.OK,
-            message="the table is new and will be loaded "
-            + ("by the running mirror, within a minute" if is_running else "at the next run"),
-            remedy="",
-        )
-        if finding.check == "publication" and finding.table and str(finding.table) not in known
-        else finding
-        for finding in findings
-    ]
+    refused = {finding.table for finding in findings if finding.check == "owner"}
+    message = "the table is new and will be loaded " + (
+        "by the running mirror, within a minute" if is_running else "at the next run"
+    )
+    found: list[CheckResult] = []
+    for finding in findings:
+        is_new = finding.table is not None and str(finding.table) not in known
+        if finding.check != "publication" or not is_new:
+            found.append(finding)
+        elif finding.table not in refused:
+            found.append(replace(finding, severity=CheckSeverity.OK, message=message, remedy=""))
+    return found
 
 
 def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
@@ -141,7 +173,7 @@ def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
                 "the table was not captured for some time, and its changes during that time are "
                 "missing",
                 table=name,
-                hint=f"Run `mirrorlake reset {name}` to reload it.",
+                hint=f"Run `mirrorlake repair {name}` to compare it with the source.",
             ),
         )
     elif code == UnsupportedColumn.code and not _is_held(table.table, sinks):
@@ -161,7 +193,7 @@ def _leave_out(selected: set[TableId], records: Records, sinks: Sequence[Sink]) 
                 "the table is no longer selected or no longer exists in the source; its changes "
                 "are not captured",
                 table=name,
-                hint=f"To mirror it again, select it and run `mirrorlake reset {name}`.",
+                hint=f"To mirror it again, select it and run `mirrorlake repair {name}`.",
             ),
         )
 

@@ -1,12 +1,14 @@
 """What a zone of ours remembers of its stream, beside the files themselves.
 
 `stream.json` names the stream and its source, and says whether the place in the source's log is
-made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
-them would otherwise lose their changes silently; `known.json` holds by what the source recognises
-the tables, and from which point on; `append_only.json` tells what the source has counted of tables
-whose updates and deletions are not captured; `outage.json` is there while the source does not
-answer; `truncated.json` (strict zones) holds the position before which nothing of a table may be
-published again.
+made; `sinks.json` says from where on a sink takes part that joined later; `stopped.json` lists the
+tables that are no longer captured, because acknowledging without them would otherwise lose their
+changes silently; `known.json` holds by what the source recognises the tables, and from which point
+on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
+not captured; `loads.json`, where not every table is loaded, says of which the rows are;
+`outage.json` is there while the source does not answer; `retained.json` says how much of its log
+the source keeps; `truncated.json` (strict zones) holds the position before which nothing of a table
+may be published again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat, format_time, parse_time
+from mirrorlake.model.landed import (
+    DEFAULT_STREAM,
+    FORMAT,
+    LaterFormat,
+    format_time,
+    parse_time,
+    readable_time,
+)
 from mirrorlake.sources.table import KnownTables
 from mirrorlake.storage.store import Store
 
@@ -27,20 +36,25 @@ STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
 APPEND_ONLY = "append_only.json"
 KNOWN = "known.json"
 OUTAGE = "outage.json"
+SINKS = "sinks.json"
+RETAINED = "retained.json"
+LOADS = "loads.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What comes of reading a record that somebody else has put there."""
+"""Errors of reading a record that another program has written."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
     """`stream.json`. `start` is empty until the place in the source's log is made; before that,
-    `made` is what is about to be made in the source, so that a crash leaves it known."""
+    `made` is what is about to be made in the source, so that a crash leaves it known. `repair`:
+    why the stream gets a new start; empty when it does not."""
 
     stream: str
     source: Mapping[str, str]
     start: str = ""
     made: Sequence[str] = ()
+    repair: str = ""
 
     @classmethod
     def new(cls, source: Mapping[str, str], intended: Sequence[str] = ()) -> Self:
@@ -50,14 +64,19 @@ class StreamRecord:
     def is_established(self) -> bool:
         return bool(self.start)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the stream may continue from its position in the log."""
+        return self.is_established and not self.repair
+
     def established(self, start: str, made: Sequence[str]) -> StreamRecord:
         return replace(self, start=start, made=made)
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """`outage.json`. since: when the source was first found not to answer; again: when it is asked
-    next; reason, hint: what it or the socket said last, and what to do about it."""
+    """`outage.json`. since: when the source was first found not to answer; again: when the next
+    attempt is; reason, hint: what it or the socket said last, and what to do about it."""
 
     since: datetime
     again: datetime
@@ -66,7 +85,7 @@ class Outage:
 
     def __str__(self) -> str:
         return (
-            f"the source is unreachable since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.reason}; "
+            f"the source is unreachable since {readable_time(self.since)}: {self.reason}; "
             f"the next attempt is at {self.again:%H:%M:%S}"
         )
 
@@ -99,7 +118,7 @@ class AppendOnly:
         return bool(self.updates or self.deletes)
 
     def after(self, reason: str, counted: tuple[int, int], now: datetime) -> AppendOnly:
-        """As it is at a later look. Counters that are lower now began anew at 0."""
+        """As it is at a later look. Counters that are lower now were reset to 0."""
         is_anew = any(new < old for new, old in zip(counted, self.counted, strict=True))
         updates, deletes = (
             new - (0 if is_anew else old) for new, old in zip(counted, self.counted, strict=True)
@@ -130,10 +149,30 @@ class Records:
         record = self._read(STREAM)
         if not record:
             return None
-        return StreamRecord(record["stream"], record["source"], record["start"], record["made"])
+        return StreamRecord(
+            record["stream"],
+            record["source"],
+            record["start"],
+            record["made"],
+            record.get("repair", ""),
+        )
 
     def write_stream(self, record: StreamRecord) -> None:
         self._write(STREAM, asdict(record))
+
+    def joined(self, sink: str, record: StreamRecord) -> str | None:
+        """The point from which on a sink takes part; None where that is the start of the stream."""
+        found: str | None = self._joined(record).get(sink)
+        return found
+
+    def join(self, sink: str, record: StreamRecord, point: str) -> None:
+        """A sink takes part from a point on, until the stream gets another start."""
+        sinks = self._joined(record) | {sink: point}
+        self._write(SINKS, {"start": record.start, "sinks": sinks})
+
+    def _joined(self, record: StreamRecord) -> dict[str, Any]:
+        found = self._read(SINKS)
+        return dict(found["sinks"]) if found.get("start") == record.start else {}
 
     def stopped(self) -> dict[str, dict[str, Any]]:
         """Table name to the error that stopped its capture."""
@@ -143,8 +182,14 @@ class Records:
     def stop(self, table: str, error: Mapping[str, Any]) -> None:
         self._write(STOPPED, {"tables": self.stopped() | {table: dict(error)}})
 
+    def go_on(self, table: str) -> None:
+        """The table is no longer stopped."""
+        stopped = self.stopped()
+        if stopped.pop(table, None) is not None:
+            self._write(STOPPED, {"tables": stopped})
+
     def forget(self, table: str) -> None:
-        """The table begins anew: whatever is noted of it no longer holds."""
+        """Forget a table that starts over: what is recorded of it no longer holds."""
         appended = self.append_only()
         if appended.pop(table, None) is not None:
             self.write_append_only(appended)
@@ -153,9 +198,31 @@ class Records:
             if noted.pop(table, None) is not None:
                 self._write(path, {"tables": noted})
         known, pending = self.known(), self._pending()
-        later = [one for one in pending if one["tables"].pop(table, None) is not None]
+        later = [entry for entry in pending if entry["tables"].pop(table, None) is not None]
         if known.pop(table, None) is not None or later:
             self._know(known, pending)
+
+    def forget_all(self) -> None:
+        """Forget all tables."""
+        for path in (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS):
+            self.store.delete(f"{self.folder}/{path}")
+
+    def loads(self) -> dict[str, bool] | None:
+        """By table name whether its rows are loaded; None where all are."""
+        found = self._read(LOADS)
+        return dict(found["tables"]) if found else None
+
+    def write_loads(self, tables: Mapping[str, bool]) -> None:
+        self._write(LOADS, {"tables": dict(tables)})
+
+    def unloaded(self) -> set[str]:
+        """The tables whose rows are not loaded."""
+        return {name for name, is_loaded in (self.loads() or {}).items() if not is_loaded}
+
+    def load_rows(self, table: str) -> None:
+        """The rows of the table are loaded, or will be."""
+        if table in self.unloaded():
+            self.write_loads({**(self.loads() or {}), table: True})
 
     def append_only(self) -> dict[str, AppendOnly]:
         """By table name, as the last look found them."""
@@ -166,7 +233,9 @@ class Records:
         }
 
     def write_append_only(self, tables: Mapping[str, AppendOnly]) -> None:
-        self._write(APPEND_ONLY, {"tables": {name: asdict(one) for name, one in tables.items()}})
+        self._write(
+            APPEND_ONLY, {"tables": {name: asdict(table) for name, table in tables.items()}}
+        )
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""
@@ -180,19 +249,19 @@ class Records:
         if at:
             self._know(known, [*pending, {"at": at, "tables": noted}])
             return
-        for one in pending:
-            one["tables"] = {n: facts for n, facts in one["tables"].items() if n not in noted}
+        for entry in pending:
+            entry["tables"] = {n: facts for n, facts in entry["tables"].items() if n not in noted}
         self._know(known | noted, pending)
 
     def confirm(self, is_durable: Callable[[str], bool], *, at_start: bool = False) -> None:
         """Let everything count that is known from points on that are durable. at_start: what else
-        is noted does not hold, because it will be told again."""
+        is noted does not hold, because it will be reported again."""
         known, pending = self.known(), self._pending()
         if not pending:
             return
-        for one in pending:
-            known |= one["tables"] if is_durable(one["at"]) else {}
-        left = [] if at_start else [one for one in pending if not is_durable(one["at"])]
+        for entry in pending:
+            known |= entry["tables"] if is_durable(entry["at"]) else {}
+        left = [] if at_start else [entry for entry in pending if not is_durable(entry["at"])]
         if len(left) < len(pending):
             self._know(known, left)
 
@@ -202,8 +271,16 @@ class Records:
     def _know(
         self, known: Mapping[str, Mapping[str, Any]], pending: Sequence[Mapping[str, Any]]
     ) -> None:
-        left = [one for one in pending if one["tables"]]
+        left = [entry for entry in pending if entry["tables"]]
         self._write(KNOWN, {"tables": known} | ({"pending": left} if left else {}))
+
+    def retained(self) -> dict[str, Any] | None:
+        """What the source kept of its log at the last look, as `Retention.facts` gives it."""
+        found: dict[str, Any] | None = self._read(RETAINED).get("log")
+        return found
+
+    def write_retained(self, facts: Mapping[str, Any]) -> None:
+        self._write(RETAINED, {"log": dict(facts)})
 
     def outage(self) -> Outage | None:
         """What is known of the source while it does not answer."""

@@ -9,19 +9,33 @@ from mirrorlake.sources.chunk import SchemaChange, TableDiffers
 from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.table import SourceTable
 
+TYPES = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
+"""What becomes of the types of columns."""
 
-def refusal(settings: CaptureSettings, change: SchemaChange) -> TableAltered | None:
-    """Why a table stops: the project wants it to, or the zone cannot tell what happened."""
+
+def refusal(
+    settings: CaptureSettings, change: SchemaChange, unsupported: str = ""
+) -> TableAltered | None:
+    """Why a table stops: the project says so, or the destination cannot represent the change.
+    unsupported: why a destination cannot carry another key, empty when all can."""
     alteration, table = change.alteration, str(change.table.table)
     if alteration is None:
         return None
     for kind, what in alteration.changes:
         if kind in settings.stops_at:
             return _stop(kind, f"the table was altered in the source: {what}", table)
-    if settings.strict and alteration.columns:
+    if alteration.key is not None and unsupported:
         what = " and ".join(what for _kind, what in alteration.changes)
         return TableAltered(
-            f"the table was altered in the source: {what}, which a strict landing zone cannot tell",
+            f"the table was altered in the source: {what}; {unsupported}",
+            table=table,
+            hint=f"Run `mirrorlake reset {table}` to reload it.",
+        )
+    is_retyped = any(kind in TYPES for kind, _what in alteration.changes)
+    if settings.strict and (alteration.is_needed or is_retyped):
+        what = " and ".join(what for _kind, what in alteration.changes)
+        return TableAltered(
+            f"the table was altered in the source: {what}; a strict landing zone cannot express it",
             table=table,
             hint=f"Run `mirrorlake reset {table}` to reload it, or set landing.strict to false.",
         )

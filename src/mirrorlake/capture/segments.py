@@ -15,20 +15,23 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.capture.origins import Committed, Origins, with_metadata
 from mirrorlake.landing.parquet.unchanged import packed
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Alteration, Marker
 from mirrorlake.model.position import LogPoint, Position
-from mirrorlake.sources.chunk import Changes, Transactions, Truncation
+from mirrorlake.sources.chunk import Changes, SchemaChange, Transactions, Truncation
 from mirrorlake.sources.table import SourceTable
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A transaction that has ended: its own point, where the stream stands behind it, its time."""
+    """A transaction that has ended: its own point, where the stream stands behind it, its time, and
+    what its source calls it."""
 
     end: LogPoint
     through: LogPoint
     time: datetime | None
+    id: str = ""
 
     @classmethod
     def of(cls, transactions: Transactions, index: int) -> Self | None:
@@ -36,7 +39,13 @@ class Closed:
         end = transactions.end[index]
         if end is None or index >= transactions.closed():
             return None
-        return cls(end, transactions.through(index), transactions.time[index])
+        return cls(
+            end, transactions.through(index), transactions.time[index], transactions.id[index]
+        )
+
+    @property
+    def origin(self) -> Committed:
+        return Committed(self.end, self.time, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,8 @@ class Span:
 class RowSegment:
     """Rows in memory: the data columns, then the mask when there is one, then the marker.
 
-    alteration: what happened to the columns before the first of them.
+    alteration: what happened to the columns before the first of them; origins: of the rows, where
+    these get metadata columns.
     """
 
     table: SourceTable
@@ -89,6 +99,12 @@ class RowSegment:
     marker: pa.Array
     span: Span
     alteration: Alteration | None = None
+    origins: Origins | None = None
+
+    def closed(self, transaction: Closed) -> RowSegment:
+        """The rows of an open transaction, now that it has ended."""
+        origins = self.origins and self.origins.closed(transaction.origin)
+        return replace(self, span=self.span.closed(transaction), origins=origins)
 
     @property
     def size(self) -> int:
@@ -105,21 +121,25 @@ class Emptied:
     span: Span
     alteration: Alteration | None = None
 
+    def closed(self, transaction: Closed) -> Emptied:
+        """The truncation by an open transaction, now that it has ended."""
+        return replace(self, span=self.span.closed(transaction))
+
 
 Segment = RowSegment | Emptied
 
 
 def split(
-    changes: Changes, transactions: Transactions
+    changes: Changes, transactions: Transactions, *, metadata: bool = False
 ) -> tuple[RowSegment | None, RowSegment | None]:
-    """The changes of closed transactions, and those of the open one."""
+    """The changes of closed transactions, and those of the open one. metadata: with origins."""
     n = len(changes.marker)
     closed = n
     if transactions.is_open:
         closed = int(np.searchsorted(changes.transaction, transactions.closed()))
     return (
-        _rows(changes, transactions, 0, closed) if closed else None,
-        _rows(changes, transactions, closed, n) if closed < n else None,
+        _rows(changes, transactions, 0, closed, metadata) if closed else None,
+        _rows(changes, transactions, closed, n, metadata) if closed < n else None,
     )
 
 
@@ -136,7 +156,7 @@ def emptied(
 def after(
     changes: Changes, transactions: Transactions, checkpoint: Position | None
 ) -> Changes | None:
-    """The changes that are not at or below the checkpoint, as far as that can be told yet.
+    """The changes that are not at or below the checkpoint, as far as that is known yet.
 
     The checkpoint's own transaction keeps the ordinals beyond it. While the end of a transaction is
     unknown, its changes count as if it were that one, or beyond a snapshot; `Outbox.close` drops
@@ -150,20 +170,7 @@ def after(
         return changes
     if not keep.any():
         return None
-    rows = np.flatnonzero(keep)
-    return replace(
-        changes,
-        rows=changes.rows.take(pa.array(rows)),
-        marker=changes.marker[rows],
-        unchanged=None if changes.unchanged is None else changes.unchanged[rows],
-        transaction=changes.transaction[rows],
-        ordinal=changes.ordinal[rows],
-    )
-
-
-def begin_together(one: Changes, other: Changes) -> bool:
-    """Whether the first of these changes is the first of those."""
-    return (one.transaction[0], one.ordinal[0]) == (other.transaction[0], other.ordinal[0])
+    return changes.only(keep)
 
 
 def upserts(changes: Changes, transactions: Transactions, upto: LogPoint) -> Changes:
@@ -177,10 +184,20 @@ def upserts(changes: Changes, transactions: Transactions, upto: LogPoint) -> Cha
 def is_after(
     truncation: Truncation, transactions: Transactions, checkpoint: Position | None
 ) -> bool:
-    """Whether it is not at or below the checkpoint, as far as that can be told yet."""
+    """Whether it is not at or below the checkpoint, as far as that is known yet."""
     if checkpoint is None:
         return True
     return truncation.ordinal > _landed(transactions, truncation.transaction, checkpoint)
+
+
+def is_landed(
+    change: SchemaChange, transactions: Transactions, checkpoint: Position | None
+) -> bool:
+    """Whether the row that comes behind it is at or below the checkpoint, as far as that is
+    known yet."""
+    if checkpoint is None:
+        return False
+    return change.ordinal < _landed(transactions, change.transaction, checkpoint)
 
 
 def _landed(transactions: Transactions, index: int, checkpoint: Position) -> int:
@@ -193,7 +210,9 @@ def _landed(transactions: Transactions, index: int, checkpoint: Position) -> int
     return 0 if is_beyond else checkpoint.ordinal
 
 
-def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -> RowSegment:
+def _rows(
+    changes: Changes, transactions: Transactions, start: int, stop: int, metadata: bool
+) -> RowSegment:
     first, last = int(changes.transaction[start]), int(changes.transaction[stop - 1])
     unchanged = changes.unchanged
     return RowSegment(
@@ -207,6 +226,7 @@ def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -
             Closed.of(transactions, first),
             Closed.of(transactions, last),
         ),
+        origins=Origins.of(changes, transactions, start, stop) if metadata else None,
     )
 
 
@@ -223,10 +243,12 @@ def table_of(segments: Sequence[RowSegment]) -> pa.Table:
         columns.append(segment.marker)
         names.append(MARKER_COLUMN)
         batches.append(pa.RecordBatch.from_arrays(columns, names=names))
-    return pa.Table.from_batches(batches)
+    rows = pa.Table.from_batches(batches)
+    origins = [segment.origins.columns() for segment in segments if segment.origins]
+    return with_metadata(rows, pa.concat_tables(origins)) if origins else rows
 
 
 def counts(marker: pa.Array | pa.ChunkedArray) -> dict[str, int]:
-    """Rows by marker, as the footer tells them."""
+    """Rows by marker, as in the footer."""
     numbers = np.bincount(marker.to_numpy(zero_copy_only=False), minlength=5)
     return {str(int(m)): int(numbers[m]) for m in Marker if numbers[m]}

@@ -1,10 +1,11 @@
-"""What a project may say about capture."""
+"""The settings of capture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirrorlake.model.change import UNPROVED, SchemaChangeKind
+from mirrorlake.capture.watch.retention import RetentionPolicy
+from mirrorlake.model.change import SchemaChangeKind
 
 MIB = 1 << 20
 
@@ -19,7 +20,16 @@ class CaptureSettings:
     load_bytes: int = 256 * MIB  # of rows in memory per file of a load
     heartbeat_seconds: float = 10.0  # an idle database is acknowledged this often
     watch_seconds: float = 30.0  # how often we look for what would be lost silently
+    metadata_columns: bool = False  # rows have the position and time of their change
     strict: bool = False  # a zone that any other engine can read
+    retained_limit: int | None = None  # bytes of its log that the source may keep for us
+    retained_policy: RetentionPolicy = RetentionPolicy.WARN  # what happens when it keeps more
+    load: tuple[str, ...] = ("*.*",)  # tables whose rows are loaded, as patterns
+    load_joining: bool = True  # whether those of a table that joins the stream later are loaded
     load_workers: int = 2  # pieces that are loaded at the same time
     stops_where_rows_differ: bool = False  # an append-only table, once it does
-    stops_at: frozenset[SchemaChangeKind] = UNPROVED  # changes of columns that stop a table
+    stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes of columns that stop a table
+
+    @property
+    def loads_all(self) -> bool:
+        return self.load == ("*.*",) and self.load_joining

@@ -1,25 +1,26 @@
 """The contract of a sink: a destination of the changes of one stream.
 
-A stream has one sink or several. Each sink finds out by itself what it holds, from what is durable
-in it, and leaves out what comes again. The loop gives every chunk to every sink, and for each sink
-keeps this order:
+A stream has one or several sinks. Each sink determines from its durable state what it already has,
+and skips what is sent again. The loop gives every chunk to every sink and keeps this order for
+each:
 
     take (any number of chunks) → roll → (a chunk of a backfill) → cut
 
 What every sink has cut is acknowledged to the source, so the slowest sink decides what the source
-keeps. What a sink has taken and not rolled is lost with the process, and comes again.
+retains. What a sink has taken but not rolled is lost with the process and is sent again.
 
-Failures: what is wrong with one table of a sink is told to `Lost`, at once and before anything else
-is done; the table then leaves the stream, with all its sinks. Any other error ends the process,
-and the next one goes on from what is durable.
+Failures: an error of one table of a sink is passed to `Lost` before anything else happens; the
+table then leaves the stream in all sinks. Any other error ends the process, and the next process
+continues from what is durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from time import monotonic
 from typing import Protocol
 
 import pyarrow as pa
@@ -34,13 +35,13 @@ from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.table import SourceTable
 
 Lost = Callable[[TableId, TableError], None]
-"""Told of a table that cannot go on. It records the error before it returns, and has every writer
-of the stream stop the table."""
+"""Called with a table that cannot continue. It records the error before it returns, and makes every
+writer of the stream stop the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A table whose load is durable: rows, files, and the point at which the stream goes on."""
+    """A table whose load is durable: rows, files, and the point at which the stream continues."""
 
     table: TableId
     rows: int
@@ -50,121 +51,164 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far the load of a table is. expected: its rows by the source's own estimate."""
+    """The progress of the load of a table. expected: the source's estimate of its rows. time: when
+    it was so, in seconds of the machine's monotonic clock, which its processes share."""
 
     table: TableId
     rows: int
     expected: int | None
     done: bool = False
+    time: float = field(default_factory=monotonic)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRows:
-    """A chunk of a backfill. rows: as a landed file has them, markers last: what they leave is all
-    that the source has in the range of the chunk at `point`, which is where the stream stands.
-    time: when the last transaction before that was committed, if known."""
+    """A chunk of a backfill.
+
+    rows: in the form of a landed file, markers last. After them the table has exactly the rows that
+        the source has in the chunk's range at `point`.
+    point: the position of the stream. time: the commit time of the last transaction before it, if
+        known.
+    read: the rows as they were read, with the columns of the table.
+    began: when the backfill began.
+    dropped: columns that are dropped with this chunk, because the table was read again.
+    """
 
     table: SourceTable
     chunk: BackfillChunk
     rows: pa.Table
     point: LogPoint
     time: datetime | None
+    read: pa.Table
+    began: datetime
+    dropped: tuple[str, ...] = ()
 
 
 class SinkWriter(Protocol):
-    """A sink while its stream is read. Not for several threads."""
+    """A sink while its stream is read. Not thread-safe."""
+
+    @property
+    def is_corrected(self) -> bool:
+        """As `Sink.is_corrected`."""
+        ...
 
     @property
     def durable(self) -> LogPoint:
-        """Everything that ends at or before it is durable in the sink. It only grows."""
+        """Everything that ends at or before this point is durable in the sink. It never
+        decreases."""
         ...
 
     def take(self, chunk: Chunk, now: float) -> None:
-        """Take the next chunk of the stream; what the sink holds already is left out.
+        """Take the next chunk of the stream, skipping what the sink already has.
 
-        now: by the clock that `due` answers in.
+        now: on the clock of `due`.
         """
         ...
 
     def due(self) -> float | None:
-        """When the sink wants to be rolled; None while nothing that has ended waits in it."""
+        """When the sink wants to be rolled; None while it has no ended transaction pending."""
         ...
 
     def roll(self, now: float) -> None:
-        """Make everything durable that was taken of transactions that have ended."""
+        """Make durable what was taken of ended transactions."""
         ...
 
-    def cut(self, point: LogPoint, time: datetime | None) -> None:
-        """Everything that ends at or before `point` was taken and rolled; `time` is when the last
-        of it was committed, if known. Afterwards `durable` covers the point, also for the next
-        process. A point that is covered already changes nothing.
+    def cut(
+        self, point: LogPoint, time: datetime | None, differing: Collection[TableId] = ()
+    ) -> None:
+        """Record that everything that ends at or before `point` was taken and rolled.
+
+        Afterwards `durable` covers the point, also in the next process. Without effect for a point
+        that is already covered.
+
+        time: the commit time of the last transaction, if known.
+        differing: tables that differ from the source at the point because they are being read
+            again.
         """
         ...
 
     def is_ahead(self, table: TableId) -> bool:
-        """Whether more of the table is durable in the sink than was taken, after a restart, or
-        its columns have changed and nothing was taken since that could tell it."""
+        """Whether the sink has more of the table than was taken since a restart."""
         ...
 
     def backfill(self, chunk: BackfillRows) -> None:
-        """Make a chunk of a backfill durable, behind everything that was taken and rolled.
+        """Make a chunk of a backfill durable, after everything that was taken and rolled.
 
-        Called between `roll` and `cut`, for a table that is not ahead. A table that was stopped
-        changes nothing. May be called again with the same chunk after a crash.
+        Called between `roll` and `cut`, for a table that is not ahead. Without effect for a stopped
+        table. May be called again with the same chunk after a crash.
         """
         ...
 
     def stop(self, table: TableId, error: TableError) -> None:
-        """The table has left the stream: what was taken of it and is not durable is forgotten."""
+        """The table has left the stream: discard what was taken of it and is not durable."""
         ...
 
     def abandon(self) -> None:
-        """Forget everything that is not durable; the writer is not used any more."""
+        """Discard everything that is not durable; the writer is not used any more."""
         ...
 
 
 class Sink(Protocol):
-    """A destination, as it is found."""
+    """A destination, before its stream is read."""
+
+    @property
+    def name(self) -> str:
+        """Distinguishes the sink from the other sinks of the stream; the same in every process."""
+        ...
 
     @property
     def metadata(self) -> bool:
-        """Whether it wants to be told what the log says of each row."""
+        """Whether the sink needs the source's metadata of each row."""
         ...
 
     @property
     def unsupported(self) -> str:
-        """Why no table can be backfilled in it; empty when some can."""
+        """Why no table can be backfilled in this sink; empty when some can."""
+        ...
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether a backfill makes a table in this sink equal to the source."""
         ...
 
     def recover(self) -> None:
-        """Called first. What an earlier process may not have lived to make durable is made so."""
+        """Called first. Makes durable what an earlier process wrote but may not have flushed."""
         ...
 
     def durable(self) -> LogPoint | None:
-        """As `SinkWriter.durable`; None before anything was cut."""
+        """As `SinkWriter.durable`; None before the first cut."""
         ...
 
     def tables(self) -> Collection[TableId]:
-        """The tables of this stream that the sink knows, loaded or not."""
+        """The tables of this stream in the sink, loaded or not."""
         ...
 
     def holds(self, table: TableId) -> bool:
-        """Whether something of the table is in the sink."""
+        """Whether the sink has anything of the table."""
+        ...
+
+    def ends(self) -> Collection[LogPoint]:
+        """The point up to which the sink has changes, for each table. Empty for a sink that cannot
+        be repaired."""
         ...
 
     def identities(self) -> Mapping[TableId, str]:
-        """Which tables of the source it holds, of those that it can begin anew: by name, what
-        `SourceTable.identity` was when they were loaded."""
+        """`SourceTable.identity` at load time of the tables that the sink can reload."""
         ...
 
     def drop(self, table: TableId) -> None:
-        """Delete everything of a table that is not streamed; it is missing then. May be called
-        again after a crash."""
+        """Delete everything of a table that is not streamed; it is missing afterwards. May be
+        called again after a crash."""
+        ...
+
+    def clear(self) -> None:
+        """Delete everything of the stream, so that it can start again. May be called again after a
+        crash."""
         ...
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
-        """Those of the tables that have to be loaded. A load that is complete, but was interrupted
-        before it could be seen, is finished here."""
+        """The tables that have to be loaded. Finishes loads that were complete but not yet visible
+        when they were interrupted."""
         ...
 
     def load(
@@ -173,16 +217,20 @@ class Sink(Protocol):
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
-    ) -> Iterator[Loaded | TableError]:
-        """Load tables, several parts at a time; yields each as it is durable.
+    ) -> Iterator[Loaded | TableError | None]:
+        """Load tables, several parts at a time; yields each as soon as it is durable, and None at
+        least once a second meanwhile.
 
-        A table that cannot be loaded yields its error, and the others go on. A load that is
-        interrupted before it is complete leaves nothing that a reader would see.
+        A table that cannot be loaded yields its error, and the others continue. A load that is
+        interrupted before it is complete leaves nothing visible to readers.
         """
         ...
 
     def open(
         self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost
     ) -> SinkWriter:
-        """A writer for these tables, which are all loaded. start: where the stream once began."""
+        """A writer for these tables, which are all loaded.
+
+        start: where the stream begins; nothing that ends at or before it is sent.
+        """
         ...

@@ -12,31 +12,33 @@ file right, in whatever state the table is:
    beyond the snapshot's point is in it, whole.
 2. The chunk has every row in its range as of the point, as is checked by the order of its rows.
 3. The file stands behind all that ends where the stream stands, and repeats what ended there
-   beyond the point, in its order. So it tells the range as of where it stands, no earlier.
-4. Whoever applies it makes the range equal to it: what is missing comes, what is gone goes, what is
-   equal stays untouched.
+   beyond the point, in its order. So it has the range as of where it stands, no earlier.
+4. Applying it makes the range equal to it: missing rows are inserted, rows that are gone are
+   deleted, equal rows stay untouched.
 """
 
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import structlog
 
+from mirrorlake.capture.backfill import unread
 from mirrorlake.capture.backfill.jobs import (
     BackfillJob,
     BackfillJobState,
     BackfillRecords,
-    BackfillRequest,
 )
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
+from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.sink import BackfillRows, Lost, SinkWriter
@@ -45,11 +47,11 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.keys import KeyRange
-from mirrorlake.model.landed import BackfillChunk, format_time, parse_time
+from mirrorlake.model.landed import BackfillChunk, parse_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
-from mirrorlake.sources.chunk import Chunk, SchemaChange
+from mirrorlake.sources.chunk import Changes, Chunk, Part, SchemaChange, TableDiffers, TableLost
 from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.table import SourceTable
 
@@ -91,16 +93,19 @@ class _Session:
 
 @dataclass(slots=True)
 class _Running:
-    """A backfill under way. left: the keys to read; rows: that a chunk has at most; read: rows, and
-    since when, for the limit per second; not_before: when the source is asked again; unseen: how
-    often its columns were other ones than the stream has described, since a chunk was read."""
+    """A backfill under way. left: the keys to read; limits: of its chunks; read, size: rows and
+    bytes, and since when, for the limits per second; landed: when the last chunk was; not_before:
+    when the source is read again; unseen: how often its columns were other ones than the stream
+    has described, since a chunk was read."""
 
     job: BackfillJob
     table: SourceTable
     left: KeyRange
-    rows: int
+    limits: ChunkLimits
     since: float
+    landed: float
     read: int = 0
+    size: int = 0
     not_before: float = 0.0
     unseen: int = 0
     session: _Session | None = None
@@ -120,18 +125,19 @@ class Backfills:
         settings: BackfillSettings | None = None,
         reached: CrashHook = no_crash,
         lost: Lost = lambda _table, _error: None,
+        unloaded: Unloaded | None = None,
     ) -> None:
-        """refused: why no table can be backfilled, empty when some can. lost: told of a table that
-        differs, of which no backfill has come to its end."""
+        """refused: why no table can be backfilled, empty when some can. lost: called for a table
+        that differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
-        self._reached, self._lost = reached, lost
+        self._reached, self._lost, self._unloaded = reached, lost, unloaded
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
         self._waiting = False  # for one that is under way
         self._over: set[str] = set()
-        self.differing: set[TableId] = set()  # until they have been read again
+        self._required: dict[TableId, list[str]] = {}  # ids, of tables that differ
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -153,31 +159,56 @@ class Backfills:
         return bool(self._running)
 
     def is_done(self) -> bool:
-        """Whether nothing is left that was asked for."""
+        """Whether no requested backfill is left."""
         self._look()
         if not self._running:
             return not self._waiting
         # What waits for the stream to describe columns goes on when it does, perhaps much later.
-        return all(one.unseen > self._settings.unseen for one in self._running.values())
+        return all(backfill.unseen > self._settings.unseen for backfill in self._running.values())
 
-    def require(self, table: TableId, error: TableError) -> None:
+    def require(self, table: TableId, error: TableError, saved: tuple[str, ...] = ()) -> None:
         """Read a table again by itself, from now on, because it differs: it is noted at once, and
-        the table is lost when it cannot be done. What has not begun yet will do."""
-        for job in self._jobs.jobs(but=self._over):
-            if job.request.reason and job.request.table == str(table) and not job.started:
-                return
-        now = format_time(self._clock.now())
-        number = f"{uuid.uuid4()}"
-        self._jobs.add(BackfillRequest(number, str(table), requested=now, reason=error.what))
+        the table is lost when it cannot be done. What has not begun yet will do, unless there are
+        columns to be `saved` until then."""
+        self._jobs.require(str(table), error.what, self._clock.now(), self._over, saved)
         self._looked = float("-inf")
         self._note_differing()
         self._reached(CrashPoint.BACKFILL_REQUIRED)
 
-    def _note_differing(self) -> None:
-        open_jobs = [job for job in self._jobs.jobs(but=self._over) if not job.state.is_over]
-        self.differing = {TableId.parse(j.request.table) for j in open_jobs if j.request.reason}
+    def _note_differing(self, but: str = "") -> None:
+        """but: the id of one that has come to its end."""
+        self._required = {}
+        for job in self._jobs.jobs(but=self._over | {but}):
+            if job.request.reason and not job.state.is_over:
+                table = TableId.parse(job.request.table)
+                self._required.setdefault(table, []).append(job.request.id)
+
+    @property
+    def differing(self) -> Collection[TableId]:
+        """The tables that differ until they have been read again."""
+        return self._required.keys()
 
     # -- beside the stream ----------------------------------------------------------------------
+
+    def landed(self, part: Part) -> Part | None:
+        """A part of the stream as it is landed, as long as its table differs."""
+        table = part.table if isinstance(part, TableLost | TableDiffers) else part.table.table
+        if table not in self.differing or isinstance(part, TableLost | TableDiffers):
+            return part
+        if not isinstance(part, Changes):
+            return part
+        found, again = unread.landed(part, partial(self._is_unread, table))
+        if again:
+            what = "a row moved to a key that was read, with values that the source did not send"
+            self.require(table, TableAltered(what, table=str(table)))
+        return found
+
+    def _is_unread(self, table: TableId, rows: pa.Table) -> np.ndarray:
+        """Which rows of a table that differs come with a chunk that is not landed yet."""
+        running = self._running.get(table)
+        if running is None or self._required[table] != [running.job.request.id]:
+            return np.ones(rows.num_rows, bool)
+        return running.left.contains(rows)
 
     def take(self, chunk: Chunk) -> None:
         """What the stream has brought."""
@@ -202,10 +233,10 @@ class Backfills:
             if self._running.get(table) is running:
                 self._advance(running, loop, writers)
 
-    # -- what was asked for ---------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Begin what was asked for, and end what was asked to end."""
+        """Begin the requested backfills, and end those that were requested to end."""
         self._looked, self._waiting = self._clock.monotonic(), False
         for job in self._jobs.jobs(but=self._over):
             table = TableId.parse(job.request.table)
@@ -233,16 +264,25 @@ class Backfills:
             return
         try:
             check_ordered(found)
-            left = job.remaining() or asked(found, job.request.keys)
+            left = remaining(found, job, job.remaining())
         except CannotBackfill as error:
             self._ended(job, BackfillJobState.UNSUPPORTED, error.what)
             return
-        now, rate = self._clock.now(), job.request.max_rows_per_second
-        expected = found.rows if job.request.keys is None else None
-        job = job.now(now, state=BackfillJobState.ACTIVE, left=left.as_record(), expected=expected)
-        most = self._settings.limits.rows
-        rows = min(most, rate) if rate else most
-        self._running[table] = _Running(job, found, left, rows, self._clock.monotonic())
+        expected = job.expected or (found.rows if job.request.keys is None else None)
+        job = job.now(
+            self._clock.now(),
+            state=BackfillJobState.ACTIVE,
+            left=left.as_record(),
+            expected=expected,
+        )
+        most = self._settings.limits
+        limits = replace(
+            most,
+            rows=min(most.rows, job.request.max_rows_per_second or most.rows),
+            size=min(most.size, job.request.max_bytes_per_second or most.size),
+        )
+        since = self._clock.monotonic()
+        self._running[table] = _Running(job, found, left, limits, since, since)
         self._jobs.write(job)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)
 
@@ -258,7 +298,7 @@ class Backfills:
             error = TableAltered(
                 f"{job.request.reason}; {why}",
                 table=str(table),
-                hint=f"Run `mirrorlake reset {table}` to reload it.",
+                hint=f"Run `mirrorlake repair {table}` to read it again.",
             )
             self._lost(table, error)  # first: without the backfill it stays as it is
         job = job.now(self._clock.now(), state=state, message=message)
@@ -291,7 +331,7 @@ class Backfills:
         if running.session is not session or session.ready is None:
             return
         if session.reading.is_over():
-            session.reading.close()  # nobody waits for us while the chunk waits for the stream
+            session.reading.close()  # no snapshot is held while the chunk waits for the stream
         if loop.is_open or is_behind or not loop.is_read_to(session.ready.upto):
             return
         self._land(running, session, session.ready, loop, writers)
@@ -302,8 +342,19 @@ class Backfills:
         if loop.is_open or now < running.not_before or not self._may_read(running):
             return
         running.table = self._tables[running.table.table]
-        limits = replace(self._settings.limits, rows=running.rows)
-        reading = ChunkReading(self._snapshot, running.table, running.left, limits, self._clock)
+        try:
+            running.left = remaining(running.table, running.job, running.left)
+        except CannotBackfill as error:
+            self._end(running, BackfillJobState.UNSUPPORTED, error.what)
+            return
+        reading = ChunkReading(
+            self._snapshot,
+            running.table,
+            running.left,
+            running.limits,
+            self._clock,
+            is_estimated=running.job.expected is None,
+        )
         running.session = _Session(ChangeWindow(running.table, loop.complete), reading)
 
     def _read(self, running: _Running, session: _Session) -> None:
@@ -320,6 +371,10 @@ class Backfills:
             case ReadChunk():
                 session.ready = result
                 running.read += result.rows.num_rows
+                running.size += result.rows.nbytes
+                if running.job.expected is None and session.reading.expected is not None:
+                    expected = running.job.rows + session.reading.expected
+                    running.job = replace(running.job, expected=expected)
                 running.unseen = 0
             case CannotBackfill():
                 self._end(running, BackfillJobState.UNSUPPORTED, result.what)
@@ -332,7 +387,7 @@ class Backfills:
                 self._read_later(running, result.what)
 
     def _is_patient(self, running: _Running) -> bool:
-        """Whether it waits for a change that tells of other columns."""
+        """Whether it waits for a change with other columns."""
         return bool(running.job.request.reason) or running.unseen < self._settings.unseen
 
     def _read_later(self, running: _Running, reason: str) -> None:
@@ -344,9 +399,15 @@ class Backfills:
         running.not_before = self._clock.monotonic() + min(pause, MOST_RETRY_SECONDS)
 
     def _may_read(self, running: _Running) -> bool:
-        """Whether the limit of rows per second lets another chunk be read."""
-        rate = running.job.request.max_rows_per_second
-        return not rate or self._clock.monotonic() >= running.since + running.read / rate
+        """Whether the limits per second let another chunk be read."""
+        request, passed = running.job.request, self._clock.monotonic() - running.since
+        return not (
+            (request.max_rows_per_second and running.read > passed * request.max_rows_per_second)
+            or (
+                request.max_bytes_per_second
+                and running.size > passed * request.max_bytes_per_second
+            )
+        )
 
     def _land(
         self,
@@ -359,22 +420,41 @@ class Backfills:
         try:
             rows = session.window.behind(chunk)
         except Spoiled as reason:
-            running.rows = max(running.rows // 2, 1)
+            running.limits = replace(running.limits, rows=max(running.limits.rows // 2, 1))
             self._repeat(running, str(reason))
             return
         said = BackfillChunk(running.job.request.id, running.job.chunks + 1, chunk.keys)
-        loop.interleave(lambda point, time: self._write(writers, running, said, rows, point, time))
+        began = parse_time(running.job.started)
+        dropped = running.job.request.saved if chunk.is_last else ()
+
+        def land(point: LogPoint, time: datetime | None) -> None:
+            found = BackfillRows(running.table, said, rows, point, time, chunk.rows, began, dropped)
+            if running.table.table in self._running:  # rolling may have stopped it
+                for writer in writers:
+                    writer.backfill(found)
+
+        is_whole = chunk.is_last and running.job.request.keys is None
+        if chunk.is_last:
+            self._note_differing(but=said.backfill)
+        if is_whole and self._unloaded:
+            self._unloaded.completing(running.table.table)
+        loop.interleave(land)
         if running.session is not session:
             return  # the table was stopped meanwhile
         running.left = running.left.beyond(chunk.keys.high) if chunk.keys.high else running.left
+        before, running.landed = running.landed, self._clock.monotonic()
         running.job = running.job.now(
             self._clock.now(),
             rows=running.job.rows + chunk.rows.num_rows,
+            bytes=running.job.bytes + chunk.rows.nbytes,
+            seconds=running.job.seconds + running.landed - before,
             chunks=said.number,
             left=running.left.as_record(),
             message="",
         )
         session.ready = None
+        if is_whole and self._unloaded:
+            self._unloaded.complete(running.table.table)
         log.info(
             BACKFILL_CHUNK,
             table=str(running.table.table),
@@ -390,19 +470,6 @@ class Backfills:
             if session.reading.is_over() or not self._may_read(running):
                 self._end_session(running)  # so that nothing is held open while nothing is read
         self._reached(CrashPoint.BACKFILL_RECORDED)
-
-    def _write(
-        self,
-        writers: Sequence[SinkWriter],
-        running: _Running,
-        chunk: BackfillChunk,
-        rows: pa.Table,
-        point: LogPoint,
-        time: datetime | None,
-    ) -> None:
-        if running.table.table in self._running:  # rolling may have stopped it
-            for writer in writers:
-                writer.backfill(BackfillRows(running.table, chunk, rows, point, time))
 
     def _repeat(self, running: _Running, reason: str) -> None:
         """Read from another snapshot what is not landed."""
@@ -425,13 +492,32 @@ class Backfills:
             session.pending.add_done_callback(lambda _done: reading.close())
 
 
-def asked(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
-    """The range of keys that was asked for: of the first key column, both ends with it.
+def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> KeyRange:
+    """The keys that are still to be read: `left`, unless the table has another key by now, so that
+    it is to be read from the beginning. Raises CannotBackfill."""
+    columns = [(name, arrow_type(table.schema[name].type)) for name in table.key]
+    bounds = [] if left is None else [bound for bound in (left.low, left.high) if bound is not None]
+    if left is None or any(
+        [(field.name, field.type) for field in bound.schema] != columns[: bound.num_columns]
+        for bound in bounds
+    ):
+        return requested_range(table, job.request.keys)
+    return left
 
-    Raises CannotBackfill for a text that is no value of the column.
+
+def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
+    """The requested range of keys: of the first key column, both ends with it.
+
+    Raises CannotBackfill for a text that is no value of the column, and for a table without a key.
     """
     if keys is None:
         return KeyRange()
+    if not table.key:
+        raise CannotBackfill(
+            "the table has no key, so that only all of it can be read again",
+            table=str(table.table),
+            hint=f"Run `mirrorlake backfill {table.table}` without a range.",
+        )
     name = table.key[0]
     low, high = (_value(table, name, text) for text in keys)
     return KeyRange(low, high, is_closed=True)
@@ -464,7 +550,7 @@ class ReadingThreads(Executor):
         def work() -> None:
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  (whoever asks for the result gets it)
+            except BaseException as error:  # noqa: BLE001  (the result raises it)
                 future.set_exception(error)
 
         threading.Thread(target=work, name="backfill", daemon=True).start()

@@ -1,13 +1,14 @@
-"""What was asked to be backfilled, and how far it is: records below those of the stream.
+"""Requested backfills and their progress: records below those of the stream.
 
-`<id>.request.json` and `<id>.stop.json` are made by whoever asks, once each; `<id>.json` says how
-far it is, and only capture writes it. So nobody overwrites what another says.
+`<id>.request.json` and `<id>.stop.json` are created by the process that requests it, once each;
+`<id>.json` holds the progress, and only capture writes it. So each file has a single writer.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -25,9 +26,9 @@ _ID = re.compile(r"[0-9a-z-]{1,64}")
 
 
 class BackfillJobState(StrEnum):
-    """How a backfill stands, in the words of ST-284."""
+    """The state of a backfill, by the names of ST-284."""
 
-    PENDING = "PENDING"  # asked for; capture has not begun it
+    PENDING = "PENDING"  # requested; capture has not begun it
     ACTIVE = "ACTIVE"  # chunks are read and landed; goes on after a restart
     STOPPED = "STOPPED"  # on request; another one starts from the beginning
     FAILED = "FAILED"  # ended by an error
@@ -41,9 +42,11 @@ class BackfillJobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What was asked for. keys: the first and the last value of the first key column, as texts;
-    None for the whole table. requested: when, RFC 3339. reason: why capture asked for it by itself,
-    because the table differs; it stops when such a backfill ends before it is complete."""
+    """A requested backfill. keys: the first and the last value of the first key column, as texts;
+    None for the whole table. max_bytes_per_second: of rows in memory. requested: when, RFC 3339.
+    reason: why capture requested it itself, because the table differs; it stops when such a
+    backfill ends before it is complete. saved: columns of the mirror with former values, which are
+    dropped when it is."""
 
     id: str
     table: str
@@ -51,6 +54,8 @@ class BackfillRequest:
     max_rows_per_second: int | None = None
     requested: str = ""
     reason: str = ""
+    saved: tuple[str, ...] = ()
+    max_bytes_per_second: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,11 @@ class BackfillJob:
     """A backfill and how far it is.
 
     rows, chunks: read and landed. left: the keys that are still to be read, as `KeyRange` records
-    them; None before the first chunk. expected: the rows of the table by the source's own estimate,
-    None where it does not say, or for a range. started, updated: RFC 3339, empty before. message:
-    why it ended, where that needs one.
+    them; None before the first chunk. expected: the rows to read by the source's own estimate,
+    None where it does not say, and of a range before its first chunk is read. started, updated:
+    RFC 3339, empty before. message: why it ended, where that needs one. bytes: of the rows in
+    memory. seconds: how long it took to read and land them, without those in which capture did not
+    run.
     """
 
     request: BackfillRequest
@@ -72,6 +79,8 @@ class BackfillJob:
     started: str = ""
     updated: str = ""
     message: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
 
     def remaining(self) -> KeyRange | None:
         """The keys that are still to be read, None where that is not known."""
@@ -86,16 +95,27 @@ class BackfillJob:
         return replace(self, started=self.started or said, updated=said, **changes)
 
     def seconds_left(self) -> float | None:
-        """About how long it takes yet, from how long it took so far; None when nobody knows."""
+        """The estimated time left, from the time taken so far; None when it is unknown."""
         if self.state is not BackfillJobState.ACTIVE or not (self.rows and self.expected):
             return None
-        took = (parse_time(self.updated) - parse_time(self.started)).total_seconds()
-        return max(self.expected - self.rows, 0) * took / self.rows
+        return max(self.expected - self.rows, 0) * self.seconds / self.rows
+
+    def per_second(self) -> tuple[float, float] | None:
+        """Rows and bytes per second so far; None before the first chunk."""
+        if self.seconds <= 0:
+            return None
+        return self.rows / self.seconds, self.bytes / self.seconds
 
     def as_facts(self) -> dict[str, Any]:
         """As `status --json` prints it. Seconds are absent when unknown."""
         facts = asdict(self.request) | {"keys": list(self.request.keys or ()) or None}
+        rows_per_second, bytes_per_second = self.per_second() or (None, None)
         facts |= {"state": str(self.state), "rows": self.rows, "chunks": self.chunks}
+        facts |= {
+            "bytes": self.bytes,
+            "rows_per_second": rows_per_second and round(rows_per_second, 1),
+            "bytes_per_second": bytes_per_second and round(bytes_per_second, 1),
+        }
         facts |= {"expected_rows": self.expected, "started": self.started, "updated": self.updated}
         left = self.seconds_left()
         return facts | {
@@ -106,6 +126,10 @@ class BackfillJob:
     @classmethod
     def parse(cls, request: BackfillRequest, record: Mapping[str, Any]) -> Self:
         """How far a request is, by its record. Raises what UNREADABLE lists."""
+        took = 0.0  # by a release that did not record it
+        if "seconds" not in record and record["started"]:
+            began, updated = parse_time(record["started"]), parse_time(record["updated"])
+            took = (updated - began).total_seconds()
         return cls(
             request,
             BackfillJobState(record["state"]),
@@ -116,6 +140,8 @@ class BackfillJob:
             record["started"],
             record["updated"],
             record["message"],
+            int(record.get("bytes", 0)),
+            float(record.get("seconds", took)),
         )
 
 
@@ -130,7 +156,7 @@ class BackfillRecords:
         return f"{self.records.folder}/{FOLDER}"
 
     def request(self, request: BackfillRequest) -> None:
-        """Ask for a backfill. Records of others of the table that are over are removed.
+        """Request a backfill. Records of finished ones of the table are removed.
 
         Raises UsageError while there is one that is not.
         """
@@ -146,21 +172,43 @@ class BackfillRecords:
         self.add(request)
 
     def add(self, request: BackfillRequest) -> None:
-        """Ask for a backfill behind whatever else was asked for. Records of others of the table
-        that are over are removed."""
+        """Request a backfill, after those that were requested before. Records of finished ones of
+        the table are removed."""
         self._drop([job for job in self._of(request.table) if job.state.is_over])
         self._create(request.id + REQUEST, asdict(request))
 
+    def require(
+        self,
+        table: str,
+        reason: str,
+        now: datetime,
+        but: Collection[str] = (),
+        saved: tuple[str, ...] = (),
+    ) -> None:
+        """Request a backfill of a table that differs, unless there is one that has not begun and
+        has the columns to be `saved`. but: ids that are over."""
+        for job in self.jobs(but):
+            request = job.request
+            is_waiting = request.reason and request.table == table and not job.started
+            if is_waiting and {*saved} <= {*request.saved}:
+                return
+        number, requested = f"{uuid.uuid4()}", format_time(now)
+        self.add(BackfillRequest(number, table, requested=requested, reason=reason, saved=saved))
+
     def stop(self, job: BackfillJob) -> None:
-        """Ask for the end of a backfill."""
+        """Request the end of a backfill."""
         try:
             self._create(job.request.id + STOP, {})
         except FileExistsError:
-            return  # somebody asked before
+            return  # requested before
 
     def drop(self, table: str) -> None:
         """Remove the records of a table's backfills."""
         self._drop(self._of(table))
+
+    def drop_all(self) -> None:
+        """Remove the records of all backfills."""
+        self._drop(self.jobs())
 
     def _drop(self, jobs: Sequence[BackfillJob]) -> None:
         for job in jobs:
@@ -171,8 +219,8 @@ class BackfillRecords:
         return [job for job in self.jobs() if job.request.table == table]
 
     def jobs(self, but: Collection[str] = ()) -> list[BackfillJob]:
-        """All that there are records of, `but` some ids, in the order in which they were asked
-        for."""
+        """All that there are records of, `but` some ids, in the order in which they were
+        requested."""
         names = {file.name for file in self.records.store.list(self.folder).files}
         found = []
         for name in sorted(names):
@@ -208,6 +256,8 @@ class BackfillRecords:
                 record["max_rows_per_second"],
                 str(record["requested"]),
                 str(record.get("reason", "")),
+                tuple(map(str, record.get("saved", ()))),
+                record.get("max_bytes_per_second"),
             )
             if number + STATE not in names:
                 return BackfillJob(request)

@@ -17,17 +17,20 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.keys import KeyRange, bound_of, is_ascending
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import Snapshot
+from mirrorlake.sources.ordered import LARGEST_WHOLE, too_large
 from mirrorlake.sources.table import SourceTable
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
     """Where a chunk ends: at so many rows, or bytes in memory. seconds: how long a snapshot is read
-    from, because a table cannot be altered meanwhile; the chunk at hand ends then too."""
+    from, because a table cannot be altered meanwhile; the chunk at hand ends then too. whole: bytes
+    in memory of a table without a key, which is one chunk."""
 
     rows: int = 100_000
     size: int = 64 << 20
     seconds: float = 3.0
+    whole: int = LARGEST_WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ def chunks(
     for batch, point in snapshot.ordered(table, keys):
         upto = upto.join(point)
         held = pa.concat_tables([held, pa.Table.from_batches([batch]).cast(empty.schema)])
+        if not table.key:
+            if held.nbytes > limits.whole:
+                raise too_large(table)
+            continue
         while held.num_rows and (count := _full(held, limits, is_over())):
             high = bound_of(held, table.key, count - 1)
             part = keys.ends_at(high)
@@ -71,15 +78,18 @@ def chunks(
 
 def _full(held: pa.Table, limits: ChunkLimits, is_over: bool) -> int:
     """How many rows make a chunk; 0 while there are too few."""
-    if held.num_rows >= limits.rows:
-        return limits.rows
-    return held.num_rows if is_over or held.nbytes >= limits.size else 0
+    most = limits.rows
+    if held.nbytes >= limits.size:
+        most = min(most, max(int(held.num_rows * limits.size / held.nbytes), 1))
+    if held.num_rows >= most:
+        return most
+    return held.num_rows if is_over else 0
 
 
 def _checked(chunk: ReadChunk, table: SourceTable) -> ReadChunk:
     """Refuse rows that do not stand in the range, and in the order, in which they should."""
     rows = chunk.rows
-    if not (is_ascending(rows, table.key) and chunk.keys.contains(rows).all()):
+    if table.key and not (is_ascending(rows, table.key) and chunk.keys.contains(rows).all()):
         raise CannotBackfill(
             "the source orders its key in another way than its values here",
             table=str(table.table),
@@ -91,7 +101,8 @@ def _checked(chunk: ReadChunk, table: SourceTable) -> ReadChunk:
 class ChunkReading:
     """One snapshot, from which chunks are taken one after another. For one thread at a time.
 
-    It closes itself behind a chunk when its time is over, and has no more chunks then.
+    It closes itself behind a chunk when its time is over, and has no more chunks then. expected:
+    about how many rows the range has, once the first chunk is read, if that `is_estimated`.
     """
 
     def __init__(
@@ -101,9 +112,13 @@ class ChunkReading:
         keys: KeyRange,
         limits: ChunkLimits,
         clock: Clock,
+        *,
+        is_estimated: bool = False,
     ) -> None:
         self._take, self._table, self._keys, self._limits = snapshot, table, keys, limits
         self._clock, self._begun = clock, float("inf")
+        self._is_estimated = is_estimated
+        self.expected: int | None = None
         self._snapshot: Snapshot | None = None
         self._chunks: Iterator[ReadChunk] | None = None
 
@@ -120,6 +135,8 @@ class ChunkReading:
                     self._snapshot, self._table, self._keys, self._limits, self.is_over
                 )
             found = next(self._chunks)
+            if self._is_estimated and self._snapshot and self.expected is None:
+                self.expected = self._snapshot.estimated(self._table, self._keys)
         except (TableError, SourceUnavailable) as error:
             return error
         if self.is_over():

@@ -1,4 +1,4 @@
-"""Backfills, as they are asked for from outside of capture."""
+"""Requests for backfills, from outside of capture."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords, Backf
 from mirrorlake.errors import UsageError, printable
 from mirrorlake.model.landed import format_time
 
-NO_EVENTS = "the destination has event files, in which nothing is corrected"
 NOT_STRICT = (
     "landing.strict is true, and in a zone for other engines nothing says which rows are gone"
 )
 WHERE = "backfill"
 
 
-def refusal(*, strict: bool, events: bool) -> str:
-    """Why no table can be backfilled; empty when some can."""
-    return NO_EVENTS if events else NOT_STRICT if strict else ""
+def refusal(*, strict: bool) -> str:
+    """Why no table can be backfilled in a landing zone; empty when some can."""
+    return NOT_STRICT if strict else ""
 
 
 def request(
@@ -30,18 +29,20 @@ def request(
     max_rows_per_second: int | None,
     now: datetime,
     *,
+    max_bytes_per_second: int | None = None,
     refused: str = "",
 ) -> BackfillJob:
-    """Ask for a backfill of one of the captured tables. refused: why no table can be, if so.
+    """Request a backfill of one of the captured tables. refused: why no table can be, if so.
 
     Raises UsageError.
     """
-    if max_rows_per_second is not None and max_rows_per_second < 1:
-        raise UsageError(
-            f"{max_rows_per_second} rows per second is no speed",
-            where=WHERE,
-            hint="Give a number of 1 or more.",
-        )
+    for limit, unit in ((max_rows_per_second, "rows"), (max_bytes_per_second, "bytes")):
+        if limit is not None and limit < 1:
+            raise UsageError(
+                f"{limit} {unit} per second is no speed",
+                where=WHERE,
+                hint="Give a number of 1 or more.",
+            )
     if refused:
         raise UsageError(
             refused,
@@ -54,15 +55,20 @@ def request(
             where=WHERE,
             hint=f"The tables are: {', '.join(sorted(tables)) or 'none'}.",
         )
-    asked = BackfillRequest(
-        str(uuid.uuid4()), table, where_key, max_rows_per_second, format_time(now)
+    new = BackfillRequest(
+        str(uuid.uuid4()),
+        table,
+        where_key,
+        max_rows_per_second,
+        format_time(now),
+        max_bytes_per_second=max_bytes_per_second,
     )
-    jobs.request(asked)
-    return BackfillJob(asked)
+    jobs.request(new)
+    return BackfillJob(new)
 
 
 def stop(jobs: BackfillRecords, table: str) -> BackfillJob:
-    """Ask for the end of the backfill of a table. Raises UsageError when there is none."""
+    """Request the end of the backfill of a table. Raises UsageError when there is none."""
     for job in jobs.jobs():
         if job.request.table == table and not job.state.is_over:
             jobs.stop(job)
@@ -71,16 +77,4 @@ def stop(jobs: BackfillRecords, table: str) -> BackfillJob:
         f"no backfill of {printable(table)} is under way",
         where=WHERE,
         hint="`mirrorlake status` lists the backfills.",
-    )
-
-
-def sentence(job: BackfillJob) -> str:
-    """How a backfill stands, in words."""
-    done = f"{job.rows:,}{f' of about {job.expected:,}' if job.expected else ''} rows"
-    left = job.seconds_left()
-    time = "" if left is None else f", about {left:,.0f} s left"
-    reason = "".join(f": {why}" for why in (job.request.reason, job.message) if why)
-    return (
-        f"{job.request.table}: backfill {job.request.id} is {job.state}, {done} in "
-        f"{job.chunks:,} chunks{time}{reason}"
     )

@@ -1,6 +1,6 @@
 """What happens to a table while chunks of it are read, kept until they are landed.
 
-A chunk tells rows as of a point, which the stream has passed by when it is landed. So the changes
+A chunk holds rows as of a point, which the stream has passed when it is landed. So the changes
 beyond that point are landed once more, behind the rows of the chunk and in the same file: what they
 leave is the range as of the stream. Nothing of it is older than what was landed before.
 """
@@ -107,7 +107,7 @@ class ChangeWindow:
         if part.unchanged is not None:
             masked = np.asarray(part.unchanged.any(axis=1))
         # A row that came from another key has values that stand at that key: before it, in the
-        # same file, or nowhere that can be told from here.
+        # same file, or at a place that is not known here.
         moved = masked & (part.marker == Marker.INSERT)
         former = np.concatenate(([False], inside[:-1]))
         if (later & inside & moved & ~former).any():
@@ -116,7 +116,7 @@ class ChangeWindow:
         if not len(which):
             return None
         # What is between the points of the chunk may be in its rows, or not.
-        marker = part.replacing().marker
+        marker = part.replacing().marker if part.table.key else part.marker
         unchanged = part.unchanged
         return RowSegment(
             table=part.table,
@@ -134,7 +134,8 @@ def _end(ends: Sequence[LogPoint | None], number: int) -> LogPoint:
 
 
 def _upserts(table: SourceTable, rows: pa.Table) -> RowSegment:
-    marker = pa.repeat(pa.scalar(int(Marker.UPSERT), pa.int8()), rows.num_rows)
+    kind = Marker.UPSERT if table.key else Marker.INSERT
+    marker = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
     return RowSegment(table, _plain(rows), None, marker, _SPAN)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.capture.events.payload import converted, supported
-from mirrorlake.events.change_types import inserted, rekeyed, updated
+from mirrorlake.events.change_types import ChangeType, inserted, rekeyed, updated
 from mirrorlake.events.encode.fragments import binary, fixed, joined
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
 from mirrorlake.events.maps import unified_type
@@ -18,13 +18,17 @@ from mirrorlake.events.metadata import BACKFILL_VALUES
 from mirrorlake.events.paths import object_name
 from mirrorlake.events.rows import Constant, EventObject, EventRows
 from mirrorlake.events.types import EventColumn
+from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import Marker
+from mirrorlake.sources.chunk import Changes, Truncation
 from mirrorlake.sources.table import SourceTable
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 SOURCE = EventSource.POSTGRESQL
 """The one source whose streams become events so far."""
+_TRUNCATE = np.int8(3)
+"""The marker of a truncation, which no change has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +36,9 @@ class TakenRows:
     """Changes of one table with one set of columns, whose transactions have ended.
 
     changed: when each was committed, milliseconds. transaction: what the source calls it; lsn:
-    uint64, where it stands in the log, None when the source does not tell. gone: changes that are
-    no events, because a value was not sent and nobody can tell it any more; they count all the
-    same, so that the ids of the others do not depend on when it was asked for.
+    uint64, where it stands in the log, None when the source does not give it. gone: changes that
+    are no events, because a value was not sent and its row no longer exists; they are counted all
+    the same, so that the ids of the others do not depend on when it was read.
     """
 
     table: SourceTable
@@ -44,6 +48,21 @@ class TakenRows:
     transaction: pa.Array
     lsn: np.ndarray | None
     gone: np.ndarray
+
+
+def emptied(part: Truncation) -> Changes:
+    """A truncation as a change without values (ST-256)."""
+    schema = arrow_schema(part.table.schema)
+    values = [pa.nulls(1, field.type) for field in schema]
+    return Changes(
+        part.table,
+        pa.RecordBatch.from_arrays(values, schema=schema),
+        np.array([_TRUNCATE]),
+        None,
+        np.array([part.transaction], np.int32),
+        np.array([part.ordinal], np.int64),
+        part.metadata,
+    )
 
 
 def described(table: SourceTable, stream: str) -> EventObject:
@@ -58,7 +77,9 @@ def described(table: SourceTable, stream: str) -> EventObject:
     return EventObject(stream, name, SOURCE, columns)
 
 
-def changes(told: EventObject, taken: TakenRows, batch: str, first: int, read: int) -> EventRows:
+def changes(
+    event_object: EventObject, taken: TakenRows, batch: str, first: int, read: int
+) -> EventRows:
     """The events of changes. batch: what their ids begin with; first: the number of the first of
     them in the batch; read: when they were read, milliseconds. Raises BadValue."""
     lsn = None if taken.lsn is None else lsn_texts(taken.lsn)
@@ -70,42 +91,48 @@ def changes(told: EventObject, taken: TakenRows, batch: str, first: int, read: i
         taken.changed,
         _named(taken.table)
         | {
-            "is_deleted": pa.array(taken.marker == Marker.DELETE),
+            "is_deleted": pa.array((taken.marker == Marker.DELETE) | (taken.marker == _TRUNCATE)),
             "change_type": _change_types(taken.marker),
             "tx_id": taken.transaction,
             "lsn": lsn,
         },
         [changed, "" if lsn is None else lsn],
-        _payload(told, taken.table, pa.Table.from_batches([taken.rows])),
+        _payload(event_object, taken.table, pa.Table.from_batches([taken.rows])),
     )
 
 
 def loaded(
-    told: EventObject, table: SourceTable, rows: pa.Table, batch: str, first: int, began: int
+    event_object: EventObject,
+    table: SourceTable,
+    rows: pa.Table,
+    batch: str,
+    first: int,
+    began: int,
+    read: int,
 ) -> EventRows:
-    """The events of loaded rows. began: when the load began, before anything of it was read,
-    milliseconds (ST-218). Raises BadValue."""
+    """The events of rows of a load or a backfill. began: when it began, before anything of it was
+    read (ST-218); read: when these were; milliseconds. Raises BadValue."""
     count = rows.num_rows
     positions: Mapping[str, Constant] = BACKFILL_VALUES[SOURCE]
     changed = np.full(count, began, np.int64)
     return EventRows(
         ReadMethod(SOURCE, ReadKind.BACKFILL),
         ids(batch, first, count),
-        began,
+        read,
         changed,
         _named(table)
         | {"is_deleted": False, "change_type": str(inserted(SOURCE))}
         | dict(positions),
         [began, ""],
-        _payload(told, table, rows),
+        _payload(event_object, table, rows),
     )
 
 
 def batch_id(stream: str, table: SourceTable, *numbers: int) -> str:
     """What the ids of a batch of a table begin with: 16 hex digits, the same for the same batch."""
     # By its two names: `a_b` with `c` and `a` with `b_c` are one object.
-    told = "\0".join([stream, table.table.schema, table.table.name, *map(str, numbers)])
-    return hashlib.sha1(told.encode(), usedforsecurity=False).hexdigest()[:16]
+    identity = "\0".join([stream, table.table.schema, table.table.name, *map(str, numbers)])
+    return hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def ids(batch: str, first: int, count: int) -> pa.Array:
@@ -147,11 +174,12 @@ def _change_types(marker: np.ndarray) -> pa.Array:
     """A change of the key is a deletion and an insert, in the words of the source (ST-104)."""
     pair = rekeyed(SOURCE)
     assert pair is not None
-    words = pa.array([str(inserted(SOURCE)), str(updated(SOURCE)), str(pair[0])])
+    changes = inserted(SOURCE), updated(SOURCE), pair[0], ChangeType.TRUNCATE
+    words = pa.array(list(map(str, changes)))
     return words.take(pa.array(marker.astype(np.int32)))
 
 
-def _payload(told: EventObject, table: SourceTable, rows: pa.Table) -> list[pa.Array]:
+def _payload(event_object: EventObject, table: SourceTable, rows: pa.Table) -> list[pa.Array]:
     return [
         converted(
             values.combine_chunks() if values.num_chunks != 1 else values.chunk(0),
@@ -159,5 +187,5 @@ def _payload(told: EventObject, table: SourceTable, rows: pa.Table) -> list[pa.A
             table=str(table.table),
             column=column.name,
         )
-        for column, values in zip(told.columns, rows.columns, strict=True)
+        for column, values in zip(event_object.columns, rows.columns, strict=True)
     ]

@@ -37,21 +37,23 @@ class FileMaker:
     worker: int = 0
     sequence: int = 0
 
-    def files(self, told: EventObject, rows: EventRows) -> Iterator[EventFile]:
+    def files(self, event_object: EventObject, rows: EventRows) -> Iterator[EventFile]:
         """The files of some events, minute by minute."""
         for minute, chosen in by_minute(rows):
             moment = _EPOCH + timedelta(minutes=minute)
-            folder = "/".join(filter(None, [self.settings.path, minute_folder(told.name, moment)]))
+            folder = "/".join(
+                filter(None, [self.settings.path, minute_folder(event_object.name, moment)])
+            )
             for run in self._runs(chosen):
-                yield self._file(told, run, folder)
+                yield self._file(event_object, run, folder)
             if self.settings.schema_file and self.settings.extension is not EventExtension.AVRO:
-                schema = json.dumps(told.schema, indent=1, ensure_ascii=False)
-                yield EventFile(schema_file(told.schema_key, folder), schema.encode())
+                schema = json.dumps(event_object.schema, indent=1, ensure_ascii=False)
+                yield EventFile(schema_file(event_object.schema_key, folder), schema.encode())
 
-    def _file(self, told: EventObject, rows: EventRows, folder: str) -> EventFile:
+    def _file(self, event_object: EventObject, rows: EventRows, folder: str) -> EventFile:
         extension = self.settings.extension
         name = EventFileName(
-            told.schema_key,
+            event_object.schema_key,
             str(rows.read_method),
             self.batch,
             self.worker,
@@ -60,9 +62,9 @@ class FileMaker:
         )
         self.sequence += 1
         if extension is EventExtension.AVRO:
-            parts = container(told, rows, deflate=self.settings.is_deflated)
+            parts = container(event_object, rows, deflate=self.settings.is_deflated)
         else:
-            parts = json_lines(told, rows, gzip=extension is EventExtension.JSON_GZIP)
+            parts = json_lines(event_object, rows, gzip=extension is EventExtension.JSON_GZIP)
         return EventFile(f"{folder}/{name}", b"".join(parts))
 
     def _runs(self, rows: EventRows) -> Iterator[EventRows]:
@@ -76,8 +78,8 @@ class FileMaker:
 def by_minute(rows: EventRows) -> Iterator[tuple[int, EventRows]]:
     """The events of each minute since 1970, in order, by when they changed."""
     minute = np.floor_divide(rows.source_timestamp, _MINUTE)
-    for one in np.unique(minute).tolist():
-        yield one, taken(rows, np.flatnonzero(minute == one))
+    for value in np.unique(minute).tolist():
+        yield value, taken(rows, np.flatnonzero(minute == value))
 
 
 def taken(rows: EventRows, indexes: np.ndarray) -> EventRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
 
@@ -17,9 +17,10 @@ from mirrorlake import root
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import EventState
+from mirrorlake.capture.events.state import EventState, WrittenEvents
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
+from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import TableError
 from mirrorlake.events.paths import object_folder
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
@@ -38,7 +39,7 @@ class EventLoad:
     folder: str
     rows: int = 0
     staged: dict[str, str] = field(default_factory=dict)
-    pending: list[Future[None]] = field(default_factory=list)
+    pending: list[Future[WrittenEvents]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -54,8 +55,9 @@ class EventLoader:
 
     def run(
         self, began: int, snapshot: Snapshot, tables: Sequence[SourceTable], pool: Executor
-    ) -> Iterator[Loaded | TableError]:
-        """Load tables; yields each as it is durable. began: milliseconds, before the snapshot."""
+    ) -> Iterator[Loaded | TableError | None]:
+        """Load tables; yields each as it is durable, and None meanwhile. began: milliseconds,
+        before the snapshot."""
         state = self._state()
         loads = []
         for table in tables:
@@ -64,18 +66,18 @@ class EventLoader:
         state.write(self.records)
         for load in loads:
             self.records.store.delete_folder(load.folder)
+            self.progress(LoadProgress(load.table.table, 0, load.table.rows))
             for worker, part in enumerate(snapshot.parts(load.table)):
                 load.pending.append(pool.submit(self._stage, snapshot, load, worker, part))
-        for load in loads:
-            try:
-                for future in load.pending:
-                    future.result()
-            except TableError as error:
-                for future in load.pending:
-                    future.cancel()
-                yield error
-                continue
-            yield self._complete(load, snapshot)
+        for staged in as_staged(loads):
+            yield self._staged(staged, snapshot) if staged else None
+
+    def _staged(self, load: EventLoad, snapshot: Snapshot) -> Loaded | TableError:
+        try:
+            done = sum(results(load), WrittenEvents())
+        except TableError as error:
+            return error
+        return self._complete(load, snapshot, done)
 
     def finish(self, name: str) -> None:
         """Write the files of a complete load, from wherever an earlier run stopped."""
@@ -85,16 +87,17 @@ class EventLoader:
             self.store.replace(path, self.records.store.read(staged))
             self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
         done = replace(state.without(name), tables={**state.tables, name: load["table"]})
-        done.write(self.records)
+        done.wrote(name, WrittenEvents(**load.get("written", {}))).write(self.records)
         self.reached(CrashPoint.LOAD_PUBLISHED)
         self.records.store.delete_folder(load["folder"])
 
-    def _complete(self, load: EventLoad, snapshot: Snapshot) -> Loaded:
+    def _complete(self, load: EventLoad, snapshot: Snapshot, done: WrittenEvents) -> Loaded:
         state, name = self._state(), str(load.table.table)
         waiting = {
             "files": load.staged,
             "folder": load.folder,
             "table": described(load.table, str(snapshot.point)),
+            "written": asdict(done),
         }
         replace(state, loads={**state.loads, name: waiting}).write(self.records)
         self.reached(CrashPoint.LOAD_MANIFEST)
@@ -102,21 +105,26 @@ class EventLoader:
         self.progress(LoadProgress(load.table.table, load.rows, load.table.rows, done=True))
         return Loaded(load.table.table, load.rows, len(load.staged), snapshot.point)
 
-    def _stage(self, snapshot: Snapshot, load: EventLoad, worker: int, part: SnapshotPart) -> None:
-        told = build.described(load.table, self.settings.stream)
+    def _stage(
+        self, snapshot: Snapshot, load: EventLoad, worker: int, part: SnapshotPart
+    ) -> WrittenEvents:
+        event_object = build.described(load.table, self.settings.stream)
         batch = build.batch_id(self.settings.stream, load.table, load.batch, worker)
-        maker, first = FileMaker(self.settings, load.batch, worker), 0
+        maker, first, size = FileMaker(self.settings, load.batch, worker), 0, 0
         for rows in _runs(snapshot.read(part), self.file_bytes):
-            events = build.loaded(told, load.table, rows, batch, first, load.began)
-            for file in maker.files(told, events):
+            began = load.began
+            events = build.loaded(event_object, load.table, rows, batch, first, began, began)
+            for file in maker.files(event_object, events):
                 # Two workers may name the same schema file.
                 staged = f"{load.folder}/{worker}-{len(load.staged)}-{maker.sequence}"
                 self.records.store.replace(staged, file.content)
                 load.staged[file.path] = staged
+                size += len(file.content)
             first += len(events)
             load.rows += len(events)  # by several threads: near enough for a progress bar
             self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
         self.reached(CrashPoint.LOAD_STAGED)
+        return WrittenEvents(first, size)
 
     def _folder(self, table: SourceTable) -> str:
         name = object_folder(f"{table.table.schema}.{table.table.name}")
@@ -143,8 +151,8 @@ def _runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(one.nbytes for one in held) >= size:
+        if sum(part.nbytes for part in held) >= size:
             yield pa.Table.from_batches(held).combine_chunks()
             held = []
-    if held and sum(one.num_rows for one in held):
+    if held and sum(part.num_rows for part in held):
         yield pa.Table.from_batches(held).combine_chunks()

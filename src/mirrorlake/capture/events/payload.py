@@ -1,7 +1,7 @@
 """Values as a source gives them, as values of the unified types.
 
-What a source tells as text because no type of a table holds it (times of day, intervals, arrays) is
-read here. A text that is none of its type is a BadValue, and nothing else is put in its place.
+What a source gives as text because no type of a table holds it (times of day, intervals, arrays) is
+parsed here. A text that is not valid for its type raises BadValue; it is never replaced.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.A
     counts: list[int] = []
     leaves: list[str | None] = []
     for text in values.to_pylist():
-        told = None if text is None else json.loads(text, parse_float=str, parse_int=str)
+        array = None if text is None else json.loads(text, parse_float=str, parse_int=str)
         before = len(leaves)
-        dimensions.append(None if told is None else _flattened(told, leaves))
+        dimensions.append(None if array is None else _flattened(array, leaves))
         counts.append(len(leaves) - before)
     found = _leaves(pa.array(leaves, pa.string()), element)
     offsets = pa.array([0, *counts]).cast(pa.int32())
@@ -152,15 +152,15 @@ def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.A
     return _struct(target, pa.array(dimensions, pa.list_(pa.int32())), elements, like=values)
 
 
-def _flattened(told: list[Any], leaves: list[str | None]) -> list[int]:
+def _flattened(array: list[Any], leaves: list[str | None]) -> list[int]:
     """Appends the elements; returns how many there are in each dimension, none for nothing."""
-    if told and isinstance(told[0], list):
-        inner = [_flattened(one, leaves) for one in told]
-        if any(one != inner[0] for one in inner):
+    if array and isinstance(array[0], list):
+        inner = [_flattened(nested, leaves) for nested in array]
+        if any(lengths != inner[0] for lengths in inner):
             raise ValueError("an array that is not rectangular")
-        return [len(told), *inner[0]]
-    leaves.extend(map(_leaf, told))
-    return [len(told)] if told else []
+        return [len(array), *inner[0]]
+    leaves.extend(map(_leaf, array))
+    return [len(array)] if array else []
 
 
 def _leaf(value: Any) -> str | None:
@@ -173,8 +173,8 @@ def _leaf(value: Any) -> str | None:
 
 def _leaves(values: pa.Array, element: UnifiedType) -> pa.Array:
     if element.kind is UnifiedKind.BYTES:
-        told = [None if v is None else _bytes(v) for v in values.to_pylist()]
-        return pa.array(told, pa.binary())
+        decoded = [None if v is None else _bytes(v) for v in values.to_pylist()]
+        return pa.array(decoded, pa.binary())
     return _of_text(values, element)
 
 
@@ -195,7 +195,7 @@ def _struct(target: pa.StructType, *members: pa.Array, like: pa.Array) -> pa.Arr
 
 
 def supported(kind: UnifiedType) -> UnifiedType:
-    """The type as it is written. Elements that are JSON themselves cannot be told from arrays
-    within the array: such a column is JSON."""
+    """The type as it is written. Elements that are JSON themselves cannot be
+    distinguished from arrays within the array: such a column is JSON."""
     nested = kind.kind is UnifiedKind.ARRAY and kind.element == types.JSON
     return types.JSON if nested else kind

@@ -1,4 +1,4 @@
-"""What a project may say about a destination of event files."""
+"""The settings of a destination of event files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EventsSettings:
     """Where event files are written, and in which form.
 
     stream: the name in every event. location: a folder, or a URL and how to access it. path: the
-    folder below it.
+    folder below it. truncations: a truncation is an event of its own (ST-256).
     """
 
     stream: str
@@ -27,10 +27,11 @@ class EventsSettings:
     rotation_bytes: int = 50 * MIB
     rotation_seconds: float = 60.0
     schema_file: bool = False
+    truncations: bool = False
 
     @property
     def described(self) -> str:
-        """What tells this destination from another."""
+        """The URL of the destination, which identifies it."""
         location = self.location
         url = location.url if isinstance(location, StorageLocation) else str(location)
         return f"{url}/{self.path}".removesuffix("/")

@@ -7,10 +7,9 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mirrorlake.capture.backfill.requests import NO_EVENTS
 from mirrorlake.capture.events.load import EventLoader, described
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import EventState
+from mirrorlake.capture.events.state import EventState, forget_all
 from mirrorlake.capture.events.writer import EventsWriter
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
@@ -34,7 +33,9 @@ class EventsSink:
     """
 
     metadata = True
-    unsupported = NO_EVENTS
+    unsupported = ""
+    # A backfill has no event for a deleted row, and a change of the last minutes wins.
+    is_corrected = False
 
     def __init__(
         self,
@@ -57,7 +58,11 @@ class EventsSink:
             reached,
             progress,
         )
-        self._asked = clock.now()
+        self._listed_at = clock.now()
+
+    @property
+    def name(self) -> str:
+        return f"events {self._settings.described}"
 
     def recover(self) -> None:
         EventState.begin(self._records, self._settings.described, self._clock.now())
@@ -67,19 +72,25 @@ class EventsSink:
         return self._source.parse_point(position) if position else None
 
     def tables(self) -> Collection[TableId]:
-        # Asked before each snapshot: whatever it shows was there at this moment, or later.
-        self._asked = self._clock.now()
+        # Called before each snapshot: whatever it shows was there at this moment, or later.
+        self._listed_at = self._clock.now()
         loaded = self._state().tables.values()
         return [TableId(facts["schema"], facts["name"]) for facts in loaded]
 
     def holds(self, table: TableId) -> bool:
         return str(table) in self._state().tables
 
+    def ends(self) -> Collection[LogPoint]:
+        return ()  # nothing is corrected in event files
+
     def identities(self) -> Mapping[TableId, str]:
-        return {}  # no event tells that the rows of the former table are gone
+        return {}  # no event deletes the rows of the former table
 
     def drop(self, table: TableId) -> None:
         self._state().without(str(table)).write(self._records)
+
+    def clear(self) -> None:
+        forget_all(self._records)
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         for name in self._state().loads:
@@ -93,8 +104,8 @@ class EventsSink:
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
-    ) -> Iterator[Loaded | TableError]:
-        began = (self._asked - _EPOCH) // timedelta(milliseconds=1)
+    ) -> Iterator[Loaded | TableError | None]:
+        began = (self._listed_at - _EPOCH) // timedelta(milliseconds=1)
         return self._loader.run(began, snapshot, tables, pool)
 
     def open(
@@ -140,7 +151,7 @@ class EventsSink:
 
 
 def _changed(table: SourceTable, facts: Mapping[str, Any]) -> TableError | None:
-    """What tells that the table is not what it was when it was loaded."""
+    """Why the table is not the one that was loaded, None when it is."""
     name, now = str(table.table), described(table, facts["point"])
     hint = f"Run `mirrorlake reset {name}` to load it again."
     if facts["identity"] != now["identity"]:

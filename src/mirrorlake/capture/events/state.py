@@ -1,4 +1,4 @@
-"""What a stream remembers of its event files, in `events.json` beside its other records.
+"""The state of a stream's event files, in `events.json` beside its other records: by destination.
 
 A batch of files is noted before the first of them is written, and noted as durable afterwards. So
 after a crash in between the same changes make the same files again, with the same names and ids.
@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.capture.record import Records
-from mirrorlake.model.landed import FORMAT, LaterFormat
+from mirrorlake.model.landed import LaterFormat
 
 _FILE = "events.json"
+_FORMAT = 2
+"""Format 1 had one destination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,29 @@ class AssignedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenEvents:
+    """What was written of a table. bytes: of its files; unsupported: changes that became no events,
+    because a value was not sent and its row no longer exists."""
+
+    events: int = 0
+    bytes: int = 0
+    unsupported: int = 0
+
+    def __add__(self, other: WrittenEvents) -> WrittenEvents:
+        return WrittenEvents(
+            self.events + other.events,
+            self.bytes + other.bytes,
+            self.unsupported + other.unsupported,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EventState:
     """destination: where the files are. batch: the number of the next batch; the first is the
     moment at which the stream began, so that no two streams of one name share a number.
     position: up to where everything is durable, empty before the first cut. tables: what is
     loaded, with the point of its load and what it was loaded as. loads: complete loads that wait to
-    be seen, with their files.
+    be seen, with their files. written: of each table, since the stream began.
     """
 
     destination: str
@@ -43,6 +62,7 @@ class EventState:
     assigned: AssignedBatch | None = None
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     loads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    written: Mapping[str, WrittenEvents] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, records: Records, destination: str, now: datetime) -> None:
@@ -52,9 +72,9 @@ class EventState:
 
     @classmethod
     def read(cls, records: Records, destination: str) -> Self:
-        """As it is stored; nothing where the files went to another destination."""
-        found = _stored(records)
-        if found is None or found["destination"] != destination:
+        """As it is stored; nothing for a destination to which none of its files went."""
+        found = _stored(records).get(destination)
+        if found is None:
             return cls(destination)
         batch = found["assigned"]
         return cls(
@@ -64,15 +84,22 @@ class EventState:
             AssignedBatch(**batch) if batch else None,
             found["tables"],
             found["loads"],
+            _written(found),
         )
 
     def write(self, records: Records) -> None:
-        content = {"format": FORMAT, "stream_id": records.stream_id, **asdict(self)}
+        destinations = _stored(records) | {self.destination: asdict(self)}
+        content = {"format": _FORMAT, "stream_id": records.stream_id, "destinations": destinations}
         text = json.dumps(content, indent=1, ensure_ascii=False)
         records.store.replace(f"{records.folder}/{_FILE}", text.encode())
 
+    def wrote(self, table: str, more: WrittenEvents) -> EventState:
+        """More was written of a table."""
+        known = self.written.get(table, WrittenEvents())
+        return replace(self, written={**self.written, table: known + more})
+
     def without(self, table: str) -> EventState:
-        """The table begins anew."""
+        """Without the table, which is loaded again."""
         return replace(
             self,
             tables={name: facts for name, facts in self.tables.items() if name != table},
@@ -82,31 +109,44 @@ class EventState:
 
 def delivered(records: Records) -> list[str]:
     """The tables of which event files were written."""
-    found = _stored(records)
-    return sorted(found["tables"]) if found else []
+    return sorted({table for state in _stored(records).values() for table in state["tables"]})
+
+
+def written(records: Records) -> dict[str, WrittenEvents]:
+    """Of each table, in all destinations together."""
+    found: dict[str, WrittenEvents] = {}
+    for state in _stored(records).values():
+        for table, more in _written(state).items():
+            found[table] = found.get(table, WrittenEvents()) + more
+    return found
+
+
+def _written(stored: Mapping[str, Any]) -> dict[str, WrittenEvents]:
+    return {table: WrittenEvents(**counts) for table, counts in stored.get("written", {}).items()}
 
 
 def forget(records: Records, table: str) -> None:
-    """The table is loaded again, whatever the destination is."""
-    found = _stored(records)
-    if found is not None:
-        EventState.read(records, found["destination"]).without(table).write(records)
+    """Forget a table in all destinations, so that it is loaded again."""
+    for destination in _stored(records):
+        EventState.read(records, destination).without(table).write(records)
 
 
 def forget_all(records: Records) -> None:
-    """The stream begins anew; numbers of batches go on, as files of earlier ones are there."""
-    found = _stored(records)
-    if found is not None:
-        EventState(found["destination"], found["batch"] + 1).write(records)
+    """Reset the stream. Batch numbers continue, because the files of earlier batches remain."""
+    for destination, found in _stored(records).items():
+        EventState(destination, found["batch"] + 1).write(records)
 
 
-def _stored(records: Records) -> dict[str, Any] | None:
+def _stored(records: Records) -> dict[str, dict[str, Any]]:
+    """By destination."""
     try:
         found: dict[str, Any] = json.loads(records.store.read(f"{records.folder}/{_FILE}"))
     except FileNotFoundError:
-        return None
-    if found["format"] != FORMAT:
-        raise LaterFormat(
-            f"{_FILE} has format {found['format']}; this release reads format {FORMAT}"
-        )
-    return found
+        return {}
+    match int(found["format"]):
+        case 1:
+            return {found["destination"]: found}
+        case 2:
+            destinations: dict[str, dict[str, Any]] = found["destinations"]
+            return destinations
+    raise LaterFormat(f"{_FILE} has format {found['format']}; this release reads up to {_FORMAT}")

@@ -12,7 +12,7 @@ transaction wait in memory for its end.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -21,17 +21,16 @@ import pyarrow as pa
 import structlog
 
 from mirrorlake.capture import segments
-from mirrorlake.capture.backfill.requests import NO_EVENTS
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.files import taken as taken_events
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import AssignedBatch, EventState
+from mirrorlake.capture.events.state import AssignedBatch, EventState, WrittenEvents
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import BackfillRows, Lost
-from mirrorlake.errors import CannotBackfill, TableError, TableTruncated
+from mirrorlake.errors import TableError, TableTruncated
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint, Position
@@ -55,6 +54,8 @@ class EventsWriter:
 
     tables: those that are loaded, with the points of their loads. store: the destination.
     """
+
+    is_corrected = False
 
     def __init__(
         self,
@@ -84,16 +85,20 @@ class EventsWriter:
         self._again = source.parse_point(batch.through) if batch else None
 
     def take(self, chunk: Chunk, now: float) -> None:
-        told = chunk.transactions
-        if chunk.opens and told.closed():
+        transactions = chunk.transactions
+        if chunk.opens and transactions.closed():
             opened, self._open = self._open, []
             for left in opened:
-                self._take(replace(left, transaction=np.zeros_like(left.transaction)), told, now)
+                self._take(
+                    replace(left, transaction=np.zeros_like(left.transaction)), transactions, now
+                )
         for part in chunk.parts:
             if isinstance(part, Changes):
-                self._take(part, told, now)
+                self._take(part, transactions, now)
+            elif isinstance(part, Truncation) and self._settings.truncations:
+                self._take(build.emptied(part), transactions, now)
             elif isinstance(part, Truncation):
-                self._truncated(part, told)
+                self._truncated(part, transactions)
         for point in chunk.reached():
             self._through = self._through.join(point)
 
@@ -119,7 +124,12 @@ class EventsWriter:
         self._write(waiting, self._through)
         self._oldest, self._size = None, 0
 
-    def cut(self, point: LogPoint, time: datetime | None) -> None:  # noqa: ARG002
+    def cut(
+        self,
+        point: LogPoint,
+        time: datetime | None,  # noqa: ARG002
+        differing: Collection[TableId] = (),  # noqa: ARG002  (nothing is read again into events)
+    ) -> None:
         if self._is_behind() or self.durable.covers(point):
             return
         if self._again is not None:
@@ -131,7 +141,29 @@ class EventsWriter:
         return self._is_behind()
 
     def backfill(self, chunk: BackfillRows) -> None:
-        raise CannotBackfill(NO_EVENTS, table=str(chunk.table.table))
+        """Rows that are gone in the source have no event. A chunk that comes again after a crash
+        was read again, later: it makes files of its own, whose events win (ST-215)."""
+        table = chunk.table
+        if table.table not in self._loads or not chunk.read.num_rows:
+            return
+        number = self._state.batch
+        self._state = replace(self._state, batch=number + 1)
+        self._state.write(self._records)
+        began, read = self._milliseconds(chunk.began), self._milliseconds(self._clock.now())
+        event_object = build.described(table, self._settings.stream)
+        batch = build.batch_id(self._settings.stream, table, number)
+        try:
+            events = build.loaded(event_object, table, chunk.read, batch, 0, began, read)
+        except TableError as error:
+            self._lost(table.table, error)
+            return
+        size = 0
+        for file in FileMaker(self._settings, number).files(event_object, events):
+            self._store.replace(file.path, file.content)
+            size += len(file.content)
+            self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
+        self._state = self._state.wrote(str(table.table), WrittenEvents(len(events), size))
+        self._state.write(self._records)
 
     def stop(self, table: TableId, error: TableError) -> None:  # noqa: ARG002
         """The table is loaded again when it is reset: what comes meanwhile is not written."""
@@ -146,50 +178,53 @@ class EventsWriter:
         self._open, self._waiting, self._repeated = [], [], []
         self._oldest, self._size = None, 0
 
+    def _milliseconds(self, moment: datetime) -> int:
+        return (moment - _EPOCH) // _MILLISECOND
+
     def _is_behind(self) -> bool:
         """Whether a batch has not come again as a whole."""
         return self._again is not None and not self._through.covers(self._again)
 
-    def _take(self, part: Changes, told: Transactions, now: float) -> None:
-        left = self._left(part, told)
+    def _take(self, part: Changes, transactions: Transactions, now: float) -> None:
+        left = self._left(part, transactions)
         if left is None:
             return
-        closed = left.transaction < told.closed()
+        closed = left.transaction < transactions.closed()
         if closed.any():
-            self._close(_run(left, closed), told, now)
+            self._close(left.only(closed), transactions, now)
         if not closed.all():
-            self._open.append(_run(left, ~closed))
+            self._open.append(left.only(~closed))
 
-    def _left(self, part: Changes, told: Transactions) -> Changes | None:
+    def _left(self, part: Changes, transactions: Transactions) -> Changes | None:
         """The changes that are neither loaded nor durable already."""
         load = self._loads.get(part.table.table)
         if load is None:
             return None
         left: Changes | None = part
         for point in (load, self.durable):
-            left = segments.after(left, told, Position.after(point)) if left else None
+            left = segments.after(left, transactions, Position.after(point)) if left else None
         return left
 
-    def _close(self, part: Changes, told: Transactions, now: float) -> None:
+    def _close(self, part: Changes, transactions: Transactions, now: float) -> None:
         """Changes of transactions that have ended."""
         found = self._filled(part)
         if found is None:
             return
         whole, gone = found
         if self._again is not None:
-            through = [self._again.covers(end) for end in told.end if end is not None]
+            through = [self._again.covers(end) for end in transactions.end if end is not None]
             before = np.array([*through, False])[whole.transaction]
         else:
             before = np.zeros(len(whole.marker), bool)
         for which, waiting in ((before, self._repeated), (~before, self._waiting)):
             if which.any():
-                waiting.append(self._taken(_run(whole, which), told, gone[which]))
+                waiting.append(self._taken(whole.only(which), transactions, gone[which]))
         self._size += whole.rows.nbytes
         self._oldest = now if self._oldest is None else self._oldest
 
-    def _taken(self, run: Changes, told: Transactions, gone: np.ndarray) -> TakenRows:
+    def _taken(self, run: Changes, transactions: Transactions, gone: np.ndarray) -> TakenRows:
         now = self._clock.now()
-        times = [((time or now) - _EPOCH) // _MILLISECOND for time in told.time]
+        times = [((time or now) - _EPOCH) // _MILLISECOND for time in transactions.time]
         lsn = None
         if run.metadata is not None and "lsn" in run.metadata.schema.names:
             lsn = run.metadata["lsn"].to_numpy()
@@ -198,31 +233,35 @@ class EventsWriter:
             rows=run.rows,
             marker=run.marker,
             changed=np.array(times, np.int64)[run.transaction],
-            transaction=pa.array(list(told.id), pa.string()).take(pa.array(run.transaction)),
+            transaction=pa.array(list(transactions.id), pa.string()).take(
+                pa.array(run.transaction)
+            ),
             lsn=lsn,
             gone=gone,
         )
 
-    def _truncated(self, part: Truncation, told: Transactions) -> None:
-        """There is no event for it (ST-255), so the table stops, for a person to load it again."""
+    def _truncated(self, part: Truncation, transactions: Transactions) -> None:
+        """The original has no event for it (ST-255), so the table stops, for a person to load it
+        again."""
         table = part.table.table
         load = self._loads.get(table)
         if load is None:
             return
         for point in (load, self.durable):
-            if not segments.is_after(part, told, Position.after(point)):
+            if not segments.is_after(part, transactions, Position.after(point)):
                 return
         error = TableTruncated(
-            "the table was truncated in the source, which event files cannot tell",
+            "the table was truncated in the source, which event files cannot express",
             table=str(table),
             hint=f"Empty what was made of its events, then run `mirrorlake reset {table}`, which "
-            "loads the table again.",
+            "loads the table again. With `destination: {truncations: true}` a truncation is an "
+            "event.",
         )
         self._lost(table, error)
 
     def _filled(self, part: Changes) -> tuple[Changes, np.ndarray] | None:
-        """The changes with every value (ST-109), and those whose row is gone, so that nobody can
-        tell what it was: they are no events, and the deletion of the row follows."""
+        """The changes with every value (ST-109), and those whose row is gone, so that the value
+        is unknown: they are no events, and the deletion of the row follows."""
         if part.unchanged is None or not part.unchanged.any():
             return part, np.zeros(len(part.marker), bool)
         try:
@@ -244,7 +283,7 @@ class EventsWriter:
             return
         assigned = self._state.assigned
         if assigned is None:
-            read = (self._clock.now() - _EPOCH) // _MILLISECOND
+            read = self._milliseconds(self._clock.now())
             assigned = AssignedBatch(self._state.batch, str(through), read)
             self._state = replace(self._state, assigned=assigned, batch=assigned.number + 1)
             self._state.write(self._records)
@@ -264,35 +303,25 @@ class EventsWriter:
         self, maker: FileMaker, taken: Sequence[TakenRows], assigned: AssignedBatch
     ) -> None:
         """A new schema is a new file (ST-172)."""
-        first = 0
+        first = size = 0
         batch = build.batch_id(self._settings.stream, taken[0].table, assigned.number)
         for rows in _together(taken):
-            described = build.described(rows.table, self._settings.stream)
-            events = build.changes(described, rows, batch, first, assigned.read)
-            for file in maker.files(described, taken_events(events, np.flatnonzero(~rows.gone))):
+            event_object = build.described(rows.table, self._settings.stream)
+            events = build.changes(event_object, rows, batch, first, assigned.read)
+            for file in maker.files(event_object, taken_events(events, np.flatnonzero(~rows.gone))):
                 self._store.replace(file.path, file.content)
+                size += len(file.content)
                 self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
             first += len(events)
+        gone = sum(int(rows.gone.sum()) for rows in taken)
+        # Counted with the next note, which says that all of it is durable.
+        written = WrittenEvents(first - gone, size, gone)
+        self._state = self._state.wrote(str(taken[0].table.table), written)
 
     def _noted(self, point: LogPoint) -> None:
         self.durable = self.durable.join(point)
         self._state = replace(self._state, position=str(self.durable), assigned=None)
         self._state.write(self._records)
-
-
-def _run(part: Changes, which: np.ndarray) -> Changes:
-    if which.all():
-        return part
-    rows = pa.array(np.flatnonzero(which))
-    return replace(
-        part,
-        rows=part.rows.take(rows),
-        marker=part.marker[which],
-        unchanged=None if part.unchanged is None else part.unchanged[which],
-        transaction=part.transaction[which],
-        ordinal=part.ordinal[which],
-        metadata=None if part.metadata is None else part.metadata.take(rows),
-    )
 
 
 def _together(taken: Sequence[TakenRows]) -> list[TakenRows]:

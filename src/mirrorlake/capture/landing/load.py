@@ -1,10 +1,10 @@
-"""The initial load of tables: staged whole, then published whole.
+"""The initial load of tables: all files are staged, then published.
 
-Order of effects for one table: its `_metadata.json`; staged files under underscore names; the
-metadata again, where parts were read at points of their own; the manifest, which says that the load
-is complete; the files under their numbers; the manifest's removal. A crash before the manifest
-loads the table again, a crash after it only publishes. The last file of a load has no rows and says
-that it is the last.
+Order of effects for one table: write `_metadata.json`; stage files under names with an underscore;
+write the metadata again if parts were read at different points; write the manifest, which marks the
+load as complete; publish the files under their numbers; delete the manifest. After a crash before
+the manifest, the table is loaded again; after a later crash, it is only published. The last file of
+a load has no rows and marks the end of the load.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import TypeVar
 
 import pyarrow as pa
 
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.origins import as_of, with_metadata
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.sink import Loaded, LoadProgress
+from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
@@ -32,13 +35,15 @@ from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
 MANIFEST = "_load.json"
 STAGED = "_load-"
 
 
 @dataclass(slots=True)
 class LoadOf:
-    """The load of one table under way. `staged` maps the order of a file to its name."""
+    """The load of one table in progress. `staged` maps the order of a file to its name."""
 
     record: StreamRecord
     table: SourceTable
@@ -51,19 +56,20 @@ class LoadOf:
 
 @dataclass(slots=True)
 class Loader:
-    """Loads tables into the zone."""
+    """Loads tables into the zone. metadata: whether rows have metadata columns."""
 
     records: Records
     file_bytes: int
     reached: CrashHook = no_crash
     progress: Callable[[LoadProgress], None] = lambda _progress: None
+    metadata: bool = False
 
     @property
     def store(self) -> Store:
         return self.records.store
 
     def unfinished(self, folder: str) -> bool:
-        """Whether a complete load still waits to be published."""
+        """Whether a complete load has not been published yet."""
         return any(f.name == MANIFEST for f in self.store.list(folder).files)
 
     def run(
@@ -72,27 +78,30 @@ class Loader:
         snapshot: Snapshot,
         tables: Sequence[tuple[SourceTable, str]],
         pool: Executor,
-    ) -> Iterator[Loaded | TableError]:
-        """Load tables (with their folders), several parts at a time; yields each as it ends.
+    ) -> Iterator[Loaded | TableError | None]:
+        """Load tables (given with their folders), several parts at a time; yields each when it is
+        loaded, and None meanwhile.
 
-        A table that cannot be loaded yields its error, and the others go on.
+        A table that cannot be loaded yields its error, and the others continue.
         """
         loads = [self._begin(record, table, folder) for table, folder in tables]
         for load in loads:
+            self.progress(LoadProgress(load.table.table, 0, load.table.rows))
             for location, part in enumerate(snapshot.parts(load.table)):
                 load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
-        for load in loads:
-            try:
-                load.rows = sum(future.result() for future in load.pending)
-            except TableError as error:
-                for future in load.pending:
-                    future.cancel()
-                yield error
-                continue
-            yield self._complete(load, snapshot.point)
+        for staged in as_staged(loads):
+            yield self._staged(staged, snapshot.point) if staged else None
+
+    def _staged(self, load: LoadOf, point: LogPoint) -> Loaded | TableError:
+        try:
+            load.rows = sum(results(load))
+        except TableError as error:
+            return error
+        return self._complete(load, point)
 
     def finish(self, folder: str, table: TableId) -> int:
-        """Publish a complete load, from wherever an earlier run stopped. Returns its files."""
+        """Publish a complete load, continuing where an earlier run stopped. Returns its number of
+        files."""
         manifest = json.loads(self.store.read(f"{folder}/{MANIFEST}"))
         names: list[str] = manifest["files"]
         left = {file.name for file in self.store.list(folder).files}
@@ -112,7 +121,7 @@ class Loader:
         return LoadOf(record, table, folder)
 
     def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
-        """Write the rows of a part to staged files. Returns their number."""
+        """Write the rows of a part to staged files. Returns the number of rows."""
         total = 0
         for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
             total += self._write(load, (location, index), batches, snapshot.point, complete=False)
@@ -122,7 +131,7 @@ class Loader:
 
     def _complete(self, load: LoadOf, point: LogPoint) -> Loaded:
         self._write(load, (1 << 60, 0), iter(()), point, complete=True)
-        upto = reduce(lambda one, other: one.join(other), load.uptos, point)
+        upto = reduce(lambda left, right: left.join(right), load.uptos, point)
         if upto != point:
             table_positions.describe(
                 self.records, load.table, load.folder, load.record.source, upto=str(upto)
@@ -145,20 +154,21 @@ class Loader:
         *,
         complete: bool,
     ) -> int:
-        """One staged file, without a marker (LZ-093): every row is an insert."""
+        """Write one staged file, without a marker column (LZ-093): every row is an insert."""
         name = f"{STAGED}{order[0]}-{order[1]}.parquet"
-        file = StagedFile(self.store, f"{load.folder}/{name}", arrow_schema(load.table.schema))
+        position = str(Position(point, 0))
+        schema = self._with_metadata(arrow_schema(load.table.schema).empty_table(), position).schema
+        file = StagedFile(self.store, f"{load.folder}/{name}", schema)
         rows = 0
         try:
             for batch in batches:
-                file.write(batch)
+                file.write(self._with_metadata(batch, position))
                 rows += batch.num_rows
-                load.rows += batch.num_rows  # by several threads: near enough for a progress bar
+                load.rows += batch.num_rows  # not synchronized: accurate enough for progress
                 self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
         except BaseException:
             file.drop()
             raise
-        position = str(Position(point, 0))
         file.finish(
             Footer(
                 stream=load.record.stream,
@@ -173,9 +183,16 @@ class Loader:
         load.staged[order] = name
         return rows
 
+    def _with_metadata(self, rows: Rows, position: str) -> Rows | pa.Table:
+        if not self.metadata:
+            return rows
+        found = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        return with_metadata(found, as_of(position, rows.num_rows))
+
 
 def _groups(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches for one file each, of about `size` bytes in memory; each must be used up."""
+    """Groups of batches for one file each, of about `size` bytes in memory. Each group must be
+    consumed."""
 
     def one_file(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         held = first.nbytes

@@ -1,9 +1,9 @@
 """The outbox of one table: from segments to published files.
 
 Closed segments wait in memory until the roll. Segments of the open transaction are kept apart; when
-they grow beyond a file they are written to staged files whose footers wait for the end of the
-transaction, so that memory stays bounded whatever its size. Files get their numbers when they are
-published, in order.
+they exceed the size of a file they are written to staged files, whose footers are written when the
+transaction ends, so that memory stays bounded for transactions of any size. Files get their numbers
+in order, when they are published.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from mirrorlake.capture import segments
+from mirrorlake.capture import origins, segments
 from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
 from mirrorlake.landing import publish
@@ -23,35 +24,40 @@ from mirrorlake.model.change import MARKER_COLUMN, Alteration
 from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.chunk import Changes, Transactions, Truncation
+from mirrorlake.sources.chunk import Changes, SchemaChange, Transactions, Truncation
 from mirrorlake.storage.store import Store
 
 Fill = Callable[[RowSegment], RowSegment]
-"""Makes rows whole that the source sent in part (strict zones)."""
+"""Completes rows that the source sent with missing values (strict zones)."""
 
 Recreate = Callable[[TableId, str, Position], int]
-"""Makes the folder of a table anew at a position (strict zones); returns its last file number."""
+"""Recreates the folder of a table at a position (strict zones); returns its last file number."""
 
 
 @dataclass(slots=True)
 class Written:
-    """A staged file that waits for its footer."""
+    """A staged file without its footer. schema: of its rows."""
 
     file: StagedFile
     kind: FileKind
     span: Span
     rows: dict[str, int]
+    schema: pa.Schema
     alteration: Alteration | None = None
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What waits to be published for one table.
+    """The unpublished changes of one table.
 
-    checkpoint: the position up to which everything is landed already; None once the stream has
-    passed it. unfinished: transactions of which only the first changes are landed, with the last
-    ordinal of those, until the rest has come. upto: what the loaded rows may hold, until all of it
-    has come: whatever tells a row replaces it. number: of the last published file.
+    checkpoint: the position up to which everything is already landed; None once the stream has
+        passed it.
+    unfinished: transactions that are landed in part, with the last landed ordinal, until the stream
+        has sent the rest.
+    upto: the loaded rows may contain changes up to this point; until the stream has passed it,
+        inserted rows replace existing ones.
+    number: of the last published file.
+    metadata: whether rows have metadata columns.
     """
 
     table: TableId
@@ -65,9 +71,10 @@ class Outbox:
     unfinished: dict[LogPoint, int] = field(default_factory=dict)
     upto: LogPoint | None = None
     stream_id: str = DEFAULT_STREAM
+    metadata: bool = False
     fill: Fill | None = None
     recreate: Recreate | None = None
-    oldest: float | None = None  # when the oldest closed change arrived, by the loop's clock
+    oldest: float | None = None  # arrival of the oldest closed change, on the loop's clock
     size: int = 0  # bytes of closed segments
     open_size: int = 0
     _closed: list[Segment] = field(default_factory=list)
@@ -76,22 +83,18 @@ class Outbox:
     _ready: list[Written] = field(default_factory=list)
     _staged: int = 0
     _schema: pa.Schema | None = None
-    _alteration: Alteration | None = None  # before what is taken next
+    _alteration: Alteration | None = None  # lands with the next change
 
     def is_empty(self) -> bool:
-        """Nothing is closed and unpublished."""
+        """Whether no closed segment is unpublished."""
         return not self._closed and not self._ready
-
-    @property
-    def is_altered(self) -> bool:
-        """The columns have changed, which is landed with what is taken next."""
-        return self._alteration is not None
 
     def has_open(self) -> bool:
         return bool(self._open or self._parked)
 
     def take(self, part: Changes | Truncation, transactions: Transactions, now: float) -> int:
-        """What happened to the table next; what is landed already is left out. Returns its rows."""
+        """Take the next change of the table, skipping what is already landed. Returns the number of
+        rows."""
         closed: Segment | None
         still_open: Segment | None
         alteration, self._alteration = self._alteration, None
@@ -99,15 +102,13 @@ class Outbox:
             kept = segments.after(part, transactions, self.checkpoint)
             if kept is None:
                 return 0
-            if len(kept.marker) < len(part.marker) and not segments.begin_together(kept, part):
-                alteration = None  # landed with the first row
             if self.unfinished:
                 self._finish_all(kept.transaction, transactions)
             if self.upto is not None:
                 kept = segments.upserts(kept, transactions, self.upto)
                 if transactions.after[0].covers(self.upto):
                     self.upto = None
-            closed, still_open = segments.split(kept, transactions)
+            closed, still_open = segments.split(kept, transactions, metadata=self.metadata)
             rows = len(kept.marker)
         else:
             if not segments.is_after(part, transactions, self.checkpoint):
@@ -125,30 +126,43 @@ class Outbox:
             self._add_open(still_open)
         return rows
 
-    def alter(self, alteration: Alteration | None) -> None:
-        """The columns have changed before what is taken next; the two are landed together."""
-        self._alteration = alteration if alteration and alteration.columns else None
+    def alter(self, change: SchemaChange, transactions: Transactions) -> None:
+        """Record an alteration of the columns, which is landed with the next change."""
+        alteration, waiting = change.alteration, self._alteration
+        if alteration is None or not alteration.is_stored:
+            return
+        if not segments.is_landed(change, transactions, self.checkpoint):
+            self._alteration = alteration if waiting is None else waiting.then(alteration)
+
+    def altered(self, dropped: tuple[str, ...]) -> Alteration | None:
+        """Return the alteration that is landed with a chunk of a backfill, with the columns that
+        it drops."""
+        alteration, self._alteration = self._alteration, None
+        if not dropped:
+            return alteration
+        return replace(alteration or Alteration(), dropped=dropped)
 
     def _finish_all(self, indexes: np.ndarray, transactions: Transactions) -> None:
-        """The rest of these transactions has come, of those that have ended."""
+        """Remove those of these transactions from `unfinished` that have ended."""
         for index in np.unique(indexes[indexes < transactions.closed()]).tolist():
             self.unfinished.pop(transactions.end[index], None)
 
     def _add(self, segment: Segment, now: float) -> None:
-        """A segment whose transactions are closed, after all that were added or closed before."""
+        """Add a segment of closed transactions, which follows all that were added or closed
+        before."""
         self._closed.append(replace(segment, span=self._beyond(segment.span)))
         self.size += segment.size if isinstance(segment, RowSegment) else 0
         self.oldest = now if self.oldest is None else self.oldest
 
     def _add_open(self, segment: Segment) -> None:
-        """A segment of the open transaction."""
+        """Add a segment of the open transaction."""
         self._open.append(segment)
         self.open_size += segment.size if isinstance(segment, RowSegment) else 0
         if self.open_size >= self.file_bytes:
             self._park()
 
     def _park(self) -> None:
-        """Write the open segments to staged files that wait for the end of their transaction."""
+        """Write the open segments to staged files without footers."""
         for group in _files(self._open):
             self._parked.append(self._write(group))
         self._open, self.open_size = [], 0
@@ -168,21 +182,21 @@ class Outbox:
             self.oldest = now if self.oldest is None else self.oldest
         waiting, self._open, self.open_size = self._open, [], 0
         for segment in waiting:
-            self._add(replace(segment, span=segment.span.closed(transaction)), now)
+            self._add(segment.closed(transaction), now)
 
     def pass_checkpoint(self) -> None:
-        """Everything that was landed before the restart has come again."""
+        """The stream has sent everything again that was landed before the restart."""
         self.checkpoint, self.unfinished = None, {}
 
     def seal(self) -> None:
-        """Make everything that is closed durable in staged files."""
+        """Make all closed segments durable in staged files."""
         self._stage()
         for index, written in enumerate(self._ready):
             following = self._ready[index + 1] if index + 1 < len(self._ready) else None
             self._finish(written, following)
 
     def publish(self) -> Iterator[int]:
-        """Give the sealed files their numbers, in order, yielding each number."""
+        """Publish the sealed files in order; yields the number of each."""
         ready, self._ready = self._ready, []
         for written in ready:
             if written.kind is FileKind.TRUNCATE and self.recreate is not None:
@@ -199,7 +213,7 @@ class Outbox:
         self.oldest = None
 
     def abandon(self) -> None:
-        """Forget everything that is not published; a restart reads it again."""
+        """Discard everything that is not published; a restart reads it again."""
         self._discard_open()
         for written in self._ready:
             written.file.drop()
@@ -212,7 +226,7 @@ class Outbox:
         self._closed, self.size = [], 0
 
     def _beyond(self, span: Span) -> Span:
-        """The span, where what was landed before the restart is landed too."""
+        """The span, extended by what was landed before the restart."""
         if self.checkpoint is None:
             return span
         return span.beyond(self.checkpoint.point, self.unfinished)
@@ -226,21 +240,42 @@ class Outbox:
         """Write one file up to its footer."""
         first = group[0]
         span = first.span.until(group[-1].span)
-        self._staged += 1
-        path = publish.staged_path(self.staging, str(self._staged))
         if isinstance(first, Emptied):
             schema, kind = arrow_schema(first.table.schema), FileKind.TRUNCATE
             table = schema.append(pa.field(MARKER_COLUMN, pa.int8())).empty_table()
+            if self.metadata:
+                table = origins.with_metadata(table, origins.METADATA.empty_table())
         else:
             rows = [s for s in group if isinstance(s, RowSegment)]
             table = table_of([self.fill(s) for s in rows] if self.fill else rows)
             kind = FileKind.CHANGES
-        file = StagedFile(self.store, path, table.schema)
+        file = self._new_file(table.schema)
         file.write(table)
-        return Written(file, kind, span, counts(table[MARKER_COLUMN]), first.alteration)
+        rows_of = counts(table[MARKER_COLUMN])
+        return Written(file, kind, span, rows_of, table.schema, first.alteration)
+
+    def _new_file(self, schema: pa.Schema) -> StagedFile:
+        self._staged += 1
+        path = publish.staged_path(self.staging, str(self._staged))
+        return StagedFile(self.store, path, schema)
+
+    def _with_origins(self, written: Written) -> StagedFile:
+        """Write the file again with metadata columns, for rows that were written while their
+        transaction was open."""
+        transaction = written.span.begun
+        assert transaction is not None
+        origin, staged = transaction.origin, written.file
+        staged.finish(None)
+        file = self._new_file(origins.ended(written.schema.empty_table(), origin).schema)
+        with self.store.open(staged.path) as handle:
+            for batch in pq.ParquetFile(handle).iter_batches():
+                rows = pa.Table.from_batches([batch]).cast(written.schema)
+                file.write(origins.ended(rows, origin))
+        self.store.delete(staged.path)
+        return file
 
     def _finish(self, written: Written, following: Written | None) -> None:
-        """Write the footer, which is known only when the transaction has ended."""
+        """Write the footer, whose content is known only when the transaction has ended."""
         first, last = written.span.positions()
         begun, done = written.span.begun, written.span.done
         times = None
@@ -257,18 +292,20 @@ class Outbox:
             stream_id=self.stream_id,
             alteration=written.alteration,
         )
+        if origins.ORDINALS.names[0] in written.schema.names:
+            written.file = self._with_origins(written)
         written.file.finish(footer)
 
 
 def _shares(span: Span, following: Span) -> bool:
-    """Whether the last transaction of a span goes on in the one that follows."""
+    """Whether the last transaction of a span continues in the one that follows."""
     assert span.done is not None
     assert following.begun is not None
     return span.done.end == following.begun.end
 
 
 def _files(found: list[Segment]) -> Iterator[list[Segment]]:
-    """Neighbouring rows with the same columns make one file; a truncation is one by itself."""
+    """Consecutive rows with the same columns make one file; a truncation is a file of its own."""
     group: list[Segment] = []
     for segment in found:
         if group and not _together(group[-1], segment):
@@ -279,10 +316,10 @@ def _files(found: list[Segment]) -> Iterator[list[Segment]]:
         yield group
 
 
-def _together(one: Segment, other: Segment) -> bool:
+def _together(first: Segment, second: Segment) -> bool:
     return (
-        isinstance(one, RowSegment)
-        and isinstance(other, RowSegment)
-        and one.table.schema == other.table.schema
-        and other.alteration is None
+        isinstance(first, RowSegment)
+        and isinstance(second, RowSegment)
+        and first.table.schema == second.table.schema
+        and second.alteration is None
     )

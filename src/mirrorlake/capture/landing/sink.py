@@ -15,7 +15,7 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Loaded, LoadProgress, Lost
 from mirrorlake.errors import SelectionChanged, TableError, UnsupportedTable
-from mirrorlake.landing import publish
+from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
@@ -25,9 +25,11 @@ from mirrorlake.sources.table import SourceTable
 
 
 class LandingSink:
-    """A `Sink`: numbered files per table, and cuts across the tables of the stream."""
+    """A `Sink`: numbered files per table, and cuts of all tables of the stream."""
 
+    name = "landing"
     metadata = False
+    is_corrected = True
 
     def __init__(
         self,
@@ -41,11 +43,13 @@ class LandingSink:
         self._store = records.store
         self._reached = reached
         self._cuts = Cuts(records.store, records.zone, records.stream_id)
-        self._loader = Loader(records, settings.load_bytes, reached, progress)
+        self._loader = Loader(
+            records, settings.load_bytes, reached, progress, metadata=settings.metadata_columns
+        )
 
     @property
     def unsupported(self) -> str:
-        return refusal(strict=self._settings.strict, events=False)
+        return refusal(strict=self._settings.strict)
 
     def recover(self) -> None:
         table_positions.flush_zone(self._records)
@@ -61,11 +65,19 @@ class LandingSink:
         folder = table_positions.known(self._records).get(table)
         return folder is not None and not table_positions.is_new(table, folder, self._records)
 
+    def ends(self) -> Collection[LogPoint]:
+        return table_positions.ends(self._records, self._source)
+
     def identities(self) -> Mapping[TableId, str]:
         return table_positions.identities(self._records)
 
     def drop(self, table: TableId) -> None:
         for folder in table_positions.folders(self._records, [table]).values():
+            self._store.delete_folder(folder)
+
+    def clear(self) -> None:
+        self._store.delete_folder(f"{self._records.folder}/{layout.CUTS}")
+        for folder in table_positions.known(self._records).values():
             self._store.delete_folder(folder)
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
@@ -84,7 +96,7 @@ class LandingSink:
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
-    ) -> Iterator[Loaded | TableError]:
+    ) -> Iterator[Loaded | TableError | None]:
         refused = [table for table in tables if self._settings.strict and table.whole_rows]
         for table in refused:
             yield UnsupportedTable(
@@ -101,14 +113,15 @@ class LandingSink:
     ) -> LandingWriter:
         strict = None
         if self._settings.strict:
-            strict = Strict(self._source, self._records, record, tables)
+            metadata = self._settings.metadata_columns
+            strict = Strict(self._source, self._records, record, tables, metadata=metadata)
             strict.remove_staged()
         return LandingWriter(
             self._records,
             record,
             self._cuts,
             list(self._positions(tables, strict, lost)),
-            self.durable() or start,
+            (self.durable() or start).join(start),
             self._settings,
             lost,
             self._reached,
@@ -134,6 +147,6 @@ class LandingSink:
                 lost(table.table, error)
 
     def _folders(self, tables: Sequence[SourceTable]) -> list[tuple[SourceTable, str]]:
-        """The tables with their folders, without those of other streams."""
+        """The tables with their folders, without tables of other streams."""
         found = table_positions.folders(self._records, [table.table for table in tables])
         return [(table, found[table.table]) for table in tables if table.table in found]

@@ -1,4 +1,4 @@
-"""A Parquet file under construction: staged, its footer written last."""
+"""A Parquet file under construction: staged, with its footer written last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrorlake.storage.store import Store
 
 
 class StagedFile:
-    """Rows go in as they come; `finish` makes the file durable under its staged name."""
+    """Writes rows as they arrive; `finish` makes the file durable under its staged name."""
 
     def __init__(self, store: Store, path: str, schema: pa.Schema) -> None:
         self.path = path
@@ -26,10 +26,10 @@ class StagedFile:
                 schema,
                 compression="zstd",
                 compression_level=1,
-                use_dictionary=False,  # files are read once, whole
+                use_dictionary=False,  # files are read once, completely
                 write_statistics=False,
                 write_page_checksum=True,
-                store_schema=False,  # other readers need none of Arrow's own notes
+                store_schema=False,  # other readers do not need Arrow's schema
             )
         except BaseException as error:
             self._context.__exit__(type(error), error, error.__traceback__)
@@ -42,9 +42,11 @@ class StagedFile:
             self._give_up(error)
             raise
 
-    def finish(self, footer: Footer) -> None:
+    def finish(self, footer: Footer | None) -> None:
+        """Close the file. footer: None for rows that are rewritten before they are published."""
         try:
-            self._writer.add_key_value_metadata(footer.encode())
+            if footer is not None:
+                self._writer.add_key_value_metadata(footer.encode())
             self._writer.close()
         except BaseException as error:
             self._give_up(error)
@@ -52,15 +54,15 @@ class StagedFile:
         self._context.__exit__(None, None, None)
 
     def drop(self) -> None:
-        """Give up the file, finished or not."""
+        """Discard the file, finished or not."""
         self._give_up(_Dropped())
         self._store.delete(self.path)
 
     def _give_up(self, error: BaseException) -> None:
-        # The writer would write the end of the file when it is collected, into a closed one.
+        # Otherwise the writer would write its footer into a closed file when garbage collected.
         self._writer.is_open = False
         self._context.__exit__(type(error), error, error.__traceback__)
 
 
 class _Dropped(Exception):
-    """Tells the store that a file is not wanted."""
+    """Makes the store discard the file."""

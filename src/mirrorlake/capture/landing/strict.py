@@ -1,8 +1,8 @@
-"""Zones that any other engine can read: nothing in them that only we understand.
+"""Strict zones, which any other engine can read: they contain nothing that only we understand.
 
-Values that the source did not send are read again from the row as it is now. If the row has
-changed since, the change that did it follows in the stream and has the last word; if it is gone,
-its deletion follows. A truncation becomes a table folder that is made anew (LZ-216).
+Values that the source did not send are read again from the current row. If the row has changed
+since, that change follows in the stream and overwrites the value; if the row is gone, its deletion
+follows. A truncation recreates the table's folder (LZ-216).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.origins import METADATA, with_metadata
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.segments import RowSegment
 from mirrorlake.landing import publish
@@ -28,18 +29,27 @@ STAGING = "staged"
 
 
 class Strict:
-    """Makes changes expressible for every engine."""
+    """Rewrites changes so that every engine can apply them."""
 
     def __init__(
-        self, source: Source, records: Records, stream: StreamRecord, tables: Sequence[SourceTable]
+        self,
+        source: Source,
+        records: Records,
+        stream: StreamRecord,
+        tables: Sequence[SourceTable],
+        *,
+        metadata: bool = False,
     ) -> None:
+        """metadata: whether rows have metadata columns."""
+        self._metadata = metadata
         self._source, self._store, self._records = source, records.store, records
         self._staging = f"{records.folder}/{STAGING}"
         self._stream, self._identity = stream.stream, stream.source
         self._tables = {table.table: table for table in tables}
 
     def staging(self, folder: str) -> str:
-        """Where files of a table are staged: its own folder may be deleted at any time."""
+        """The folder for staged files of a table; the table's own folder may be deleted at any
+        time."""
         return f"{self._staging}/{folder.removeprefix(f'{self._records.zone}/')}"
 
     def remove_staged(self) -> None:
@@ -47,7 +57,7 @@ class Strict:
         self._store.delete_folder(self._staging)
 
     def fill(self, rows: RowSegment) -> RowSegment:
-        """The rows with every value in them."""
+        """The rows with all values."""
         if rows.unchanged is None:
             return rows
         missing = unpacked(rows.unchanged, rows.rows.num_columns)
@@ -55,10 +65,10 @@ class Strict:
         return replace(rows, rows=whole, unchanged=None)
 
     def recreate(self, table: TableId, folder: str, position: Position) -> int:
-        """Empty a table by making its folder anew, with a first file that has no rows.
+        """Empty a table: recreate its folder with a first file that has no rows.
 
-        The position is recorded first: from then on nothing before it is published again, and a
-        crash in between is made good by `complete`.
+        The position is recorded first: from then on nothing before it is published again, and after
+        a crash in between, `complete` finishes the work.
         """
         generation = table_positions.new_generation()
         self._records.truncate(str(table), str(position), generation)
@@ -66,7 +76,8 @@ class Strict:
         return 1
 
     def complete(self, table: SourceTable, folder: str) -> Position | None:
-        """Finish a truncation that a crash cut short. Returns the position of the last one."""
+        """Finish a truncation that a crash interrupted. Returns the position of the last
+        truncation."""
         entry = self._records.truncated().get(str(table.table))
         if entry is None:
             return None
@@ -82,7 +93,10 @@ class Strict:
         self._store.delete_folder(folder)
         table_positions.describe(self._records, table, folder, self._identity, generation)
         staged = publish.staged_path(self.staging(folder), "empty")
-        file = StagedFile(self._store, staged, arrow_schema(table.schema))
+        rows = arrow_schema(table.schema).empty_table()
+        if self._metadata:
+            rows = with_metadata(rows, METADATA.empty_table())
+        file = StagedFile(self._store, staged, rows.schema)
         file.finish(
             Footer(
                 stream=self._stream,

@@ -1,9 +1,10 @@
-"""Where each table of a stream stands in the zone: its folder, its last file, its checkpoint."""
+"""The position of each table of a stream in the zone: its folder, its last file, its checkpoint."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -19,7 +20,8 @@ from mirrorlake.errors import (
 from mirrorlake.landing import layout, metadata, publish
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import reader as parquet
-from mirrorlake.model.landed import DEFAULT_STREAM, FileKind
+from mirrorlake.landing.scan import Landed
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
@@ -31,8 +33,8 @@ from mirrorlake.storage.store import Store
 class TablePosition:
     """A table in the zone. `number` is 0 and `checkpoint` None before its first file.
 
-    unfinished: transactions of which only the first changes are landed, with their last ordinal.
-    upto: until the stream has brought all of this, its changes may be in the loaded rows.
+    unfinished: transactions that are landed in part, with the last landed ordinal.
+    upto: the loaded rows may contain changes up to this point.
     """
 
     table: SourceTable
@@ -44,18 +46,19 @@ class TablePosition:
 
     @property
     def ahead(self) -> LogPoint | None:
-        """Before the stream stands here, the rows are those of no one point."""
+        """The point that the stream has to reach before the rows are consistent."""
         landed = self.checkpoint.point if self.checkpoint else None
         return landed.join(self.upto) if landed and self.upto else landed
 
 
 def folders(records: Records, tables: Sequence[TableId]) -> dict[TableId, str]:
-    """A folder for each table: the one it has, else a new one; none for those of other streams.
+    """A folder for each table: its existing one, else a new one. Tables of other streams have none.
 
-    A new table whose name equals another but for case gets a folder that differs in more.
+    A new table whose name differs from another only in case gets a folder that differs in more than
+    case.
     """
     described = _described_folders(records)
-    chosen = {table: one.folder for table, one in described.items()}
+    chosen = {table: found.folder for table, found in described.items()}
     for table in tables:
         if table not in chosen:
             beside = {t.name for t in (*tables, *chosen) if t.schema == table.schema}
@@ -70,7 +73,8 @@ def folders(records: Records, tables: Sequence[TableId]) -> dict[TableId, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that says which table it holds: of which stream, and which table of that name."""
+    """A folder with the table that its metadata names: its stream, and its identity in the
+    source."""
 
     folder: str
     stream_id: str
@@ -78,13 +82,13 @@ class _Folder:
 
 
 def _described_folders(records: Records) -> dict[TableId, _Folder]:
-    """The folders that say which table they hold; of copies, the one with the table's name."""
+    """The folders whose metadata names their table; of copies, the one with the table's name."""
     found: dict[TableId, _Folder] = {}
     for folder in layout.table_folders(records.store, records.zone):
         try:
             described = _described(records.store, folder.table, folder.path)
         except BadMetadata:
-            continue  # if it is one of ours it is found by its name, and stops its own table
+            continue  # one of ours is found by its name and stops its own table
         if described and described.ours:
             schema = str(described.ours.source.get("schema", folder.table.schema))
             table = TableId(schema, described.ours.table)
@@ -104,27 +108,27 @@ def is_new(table: TableId, folder: str, records: Records) -> bool:
 
 def known(records: Records) -> dict[TableId, str]:
     """The tables of the stream with their folders."""
-    return {table: one.folder for table, one in _own_folders(records).items()}
+    return {table: own.folder for table, own in _own_folders(records).items()}
 
 
 def identities(records: Records) -> dict[TableId, str]:
-    """The tables of the stream with `SourceTable.identity`, as they were when they were loaded."""
-    return {table: one.identity for table, one in _own_folders(records).items() if one.identity}
+    """`SourceTable.identity` of the tables of the stream, as of their load."""
+    return {table: own.identity for table, own in _own_folders(records).items() if own.identity}
 
 
 def _own_folders(records: Records) -> dict[TableId, _Folder]:
     found = _described_folders(records).items()
-    return {table: one for table, one in found if one.stream_id == records.stream_id}
+    return {table: folder for table, folder in found if folder.stream_id == records.stream_id}
 
 
 def flush_zone(records: Records) -> None:
-    """Make durable what an earlier process has named in a zone and may not have lived to flush: the
-    source will be told that it may forget all of it."""
+    """Make durable the names that an earlier process created in a zone and may not have flushed,
+    because all of it will be acknowledged to the source."""
     store, zone = records.store, records.zone
     inner = [f"{records.folder}/{layout.CUTS}"]
     inner += [folder.path for folder in layout.table_folders(store, zone)]
-    above = {str(one) for path in inner for one in PurePosixPath(path).parents}
-    for folder in [zone, *sorted(one for one in above if one.startswith(f"{zone}/")), *inner]:
+    above = {str(parent) for path in inner for parent in PurePosixPath(path).parents}
+    for folder in [zone, *sorted(path for path in above if path.startswith(f"{zone}/")), *inner]:
         store.flush(folder)
 
 
@@ -135,9 +139,10 @@ def find(
     folder: str,
     truncated: Position | None = None,
 ) -> TablePosition:
-    """The place of a table, read from its newest file. Raises TableError.
+    """The position of a table, read from its newest file. Raises TableError.
 
-    truncated: nothing at or before it may be published again, though the folder is empty.
+    truncated: nothing at or before this position may be published again, although the folder is
+        empty.
     """
     store = records.store
     newest = publish.newest_file(store, folder)
@@ -147,23 +152,41 @@ def find(
     if ours and table.known and str(table.table) not in records.known():
         _check_columns(table, ours)
     upto = source.parse_point(ours.source["upto"]) if ours and ours.source.get("upto") else None
-    with store.open(newest.path) as handle:
-        found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
+    footer = _footer(records, table.table, newest)
+    last = Position.parse(footer.last, source.parse_point)
+    if footer.kind in {FileKind.LOAD, FileKind.BACKFILL}:
+        # Every transaction that ends at or before the point is landed completely.
+        return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
+    unfinished = dict(last.partly)
+    if not footer.complete:
+        unfinished[last.of or last.point] = last.ordinal
+    return TablePosition(table, folder, newest.number, last, unfinished, upto)
+
+
+def ends(records: Records, source: Source) -> list[LogPoint]:
+    """The last point in the newest file of each table of the stream."""
+    found = []
+    for table, folder in known(records).items():
+        newest = publish.newest_file(records.store, folder)
+        with suppress(BadFile):  # which stops the table
+            if newest is not None:
+                footer = _footer(records, table, newest)
+                found.append(Position.parse(footer.last, source.parse_point).point)
+    return found
+
+
+def _footer(records: Records, table: TableId, file: Landed) -> Footer:
+    """The footer of a file that this stream has written. Raises BadFile."""
+    with records.store.open(file.path) as handle:
+        found = parquet.inspect(handle, file.size, table=str(table), file=str(file.name))
     if found.footer is None or found.footer.stream_id != records.stream_id:
         raise BadFile(
             "the newest file was not written by this capture",
-            table=str(table.table),
-            file=str(newest.name),
+            table=str(table),
+            file=str(file.name),
             hint="Use another root for this source, or remove the table from source.tables.",
         )
-    last = Position.parse(found.footer.last, source.parse_point)
-    if found.footer.kind in {FileKind.LOAD, FileKind.BACKFILL}:
-        # Every transaction that ends at the point is landed, and all of it.
-        return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
-    unfinished = dict(last.partly)
-    if not found.footer.complete:
-        unfinished[last.of or last.point] = last.ordinal
-    return TablePosition(table, folder, newest.number, last, unfinished, upto)
+    return found.footer
 
 
 def describe(
@@ -174,9 +197,9 @@ def describe(
     generation: str | None = None,
     upto: str = "",
 ) -> None:
-    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056).
+    """Write `_metadata.json` of a table that is loaded from scratch (LZ-029, LZ-056).
 
-    upto: where the last of its parts was read, if not all were read at one point.
+    upto: the point at which the last of its parts was read, if they were read at different points.
     """
     content = Metadata(
         key_columns=table.key,
@@ -204,13 +227,14 @@ def new_generation() -> str:
 
 
 def generation_of(store: Store, table: TableId, folder: str) -> str:
-    """The generation in the `_metadata.json` of a table of ours."""
+    """The generation in the `_metadata.json` of one of our tables."""
     described = _described(store, table, folder)
     return described.ours.generation if described and described.ours else ""
 
 
 def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetadata | None:
-    """The table is selected and told apart as it was when it was loaded (LZ-036)."""
+    """Check that the selection is the one with which the table was loaded, and the key too where
+    the source does not record it in `known` (LZ-036)."""
     described = _described(store, table.table, folder)
     if described is None or described.ours is None:
         return None
@@ -222,14 +246,14 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetada
             table=name,
             hint=f"Run `mirrorlake reset {name}` to reload it.",
         )
-    if described.key_columns != table.key:
+    if table.known.get("key") is None and described.key_columns != table.key:
         raise KeyColumnsChanged(
             f"the key was ({', '.join(described.key_columns)}) when the table was loaded and is "
             f"now ({', '.join(table.key)})",
             table=name,
             hint=hint,
         )
-    if described.whole_rows != table.whole_rows:
+    if table.known.get("key") is None and described.whole_rows != table.whole_rows:
         was, now = ("append-only", "is") if table.whole_rows else ("mirrored", "no longer is")
         raise KeyColumnsChanged(
             f"the table was {was} when it was loaded, without a key, and {now} mirrored by whole "
@@ -247,12 +271,12 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetada
 
 
 def _check_columns(table: SourceTable, ours: OurMetadata) -> None:
-    """What an earlier release loaded has still the columns that it had then."""
+    """Check that a table loaded by an earlier release still has its columns."""
     types = {name: str(kind) for name, kind in table.source_types.items()}
     if ours.source.get("types", types) != types:
         raise TableAltered(
             "the columns changed in the source since the table was loaded by an earlier release, "
-            "which does not tell how",
+            "which did not record how",
             table=str(table.table),
             hint=f"Run `mirrorlake reset {table.table}` to reload it.",
         )

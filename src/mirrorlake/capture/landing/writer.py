@@ -1,17 +1,17 @@
-"""Changes into the files of a landing zone.
+"""Writes changes into the files of a landing zone.
 
-Order of effects; a crash test stands behind every arrow:
+Order of effects; a crash test covers every arrow:
 
-    staged files of all tables durable → published under their numbers
-        → chunk of a backfill staged → published → cut written
+    stage files of all tables durably → publish them under their numbers
+        → stage a chunk of a backfill → publish it → write the cut
 
-What was published and not acknowledged comes again, and is recognised by the positions in the
-newest footer of each table.
+Changes that were published but not acknowledged are sent again; the positions in the newest footer
+of each table identify them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -21,6 +21,7 @@ from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
+from mirrorlake.capture.origins import as_of, with_metadata
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.segments import Closed, counts
 from mirrorlake.capture.settings import CaptureSettings
@@ -39,16 +40,21 @@ log = structlog.get_logger()
 
 FILES_PUBLISHED = "files_published"
 
+DIFFERS = "differs"
+"""The table is being read again; until then its rows are from several points."""
+
 AHEAD = "ahead"
-"""The files of a table reach beyond the cut: it was loaded later, or a crash came between."""
+"""The files of the table extend beyond the cut: it was loaded later, or a crash came in between."""
 
 
 class LandingWriter:
     """The `SinkWriter` of a landing zone.
 
-    tables: those that are loaded. durable: the position of the newest cut, else the start of the
-    stream.
+    tables: the loaded tables.
+    durable: the position of the newest cut, else the start of the stream.
     """
+
+    is_corrected = True
 
     def __init__(
         self,
@@ -79,18 +85,21 @@ class LandingWriter:
                 upto=found.upto,
                 fill=strict.fill if strict else None,
                 recreate=strict.recreate if strict else None,
+                metadata=settings.metadata_columns,
             )
             for found in tables
         }
-        # Tables whose files reach beyond what the stream has brought (again) so far.
+        # Tables whose files extend beyond what the stream has sent so far.
         self._ahead = {found.table.table: found.ahead for found in tables if found.ahead}
-        self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
+        self._unnamed = set(self._outboxes)  # tables whose newest file is in no cut of this run
         self._published: set[TableId] = set()  # since the last cut
-        self._backfilled = False  # since the last cut, which may stand at the same point
+        self._backfilled = False  # since the last cut, whose point may be the same
         self._stopped = {table: str(e["code"]) for table, e in records.stopped().items()}
         self._cut = cuts.newest()
         self._rolled = float("-inf")
-        self.durable = self._taken = durable
+        self.durable = durable
+        # Not the cut: the stream may begin before it because another sink is behind.
+        self._taken: LogPoint | None = None
 
     def take(self, chunk: Chunk, now: float) -> None:
         ended = Closed.of(chunk.transactions, 0) if chunk.opens else None
@@ -100,16 +109,18 @@ class LandingWriter:
         for part in chunk.parts:
             match part:
                 case SchemaChange() if table := self._outboxes.get(part.table.table):
-                    # Rows with other columns begin another file by themselves.
-                    table.alter(part.alteration)
+                    # Rows with other columns start a new file without help.
+                    table.alter(part, chunk.transactions)
                 case Changes() | Truncation() if table := self._outboxes.get(part.table.table):
                     table.take(part, chunk.transactions, now)
         self._advance(chunk)
 
     def due(self) -> float | None:
-        """Changes that keep coming are published together, at a distance: each batch costs the same
-        at the other end, however small. What comes after a pause is not kept waiting for others.
-        No change waits longer than `roll_seconds` either way, and none behind a full file.
+        """When to publish.
+
+        Changes that arrive continuously are published together at intervals, because each batch has
+        a fixed cost for the reader. The first change after a pause waits only `debounce_seconds`.
+        No change waits longer than `roll_seconds`, and none waits once a full file is pending.
         """
         waiting = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
         if not waiting:
@@ -133,10 +144,12 @@ class LandingWriter:
             self._reached(CrashPoint.CHANGES_PUBLISHED)
         self._published |= {box.table for box in busy if box.table in self._outboxes}
 
-    def cut(self, point: LogPoint, time: datetime | None) -> None:
+    def cut(
+        self, point: LogPoint, time: datetime | None, differing: Collection[TableId] = ()
+    ) -> None:
         self._unnamed |= self._published
         if self._cut is not None and self.durable.covers(point) and not self._backfilled:
-            return  # brought again after a restart, and nothing beyond
+            return  # everything was sent again after a restart, with nothing new
         position = self.durable.join(point)
         excluded = {table: f"stopped: {code}" for table, code in self._stopped.items()}
         excluded |= {str(table): AHEAD for table in self._ahead}
@@ -151,7 +164,7 @@ class LandingWriter:
                     for table, box in self._outboxes.items()
                     if table in self._unnamed and str(table) not in excluded
                 },
-                excluded=excluded,
+                excluded={str(table): DIFFERS for table in differing} | excluded,
                 source=self._record.source,
             )
         )
@@ -169,8 +182,7 @@ class LandingWriter:
         self._published = set()
 
     def is_ahead(self, table: TableId) -> bool:
-        box = self._outboxes.get(table)
-        return table in self._ahead or (box is not None and box.is_altered)
+        return table in self._ahead
 
     def backfill(self, chunk: BackfillRows) -> None:
         box = self._outboxes.get(chunk.table.table)
@@ -179,9 +191,12 @@ class LandingWriter:
         assert box.is_empty()
         assert not box.has_open()
         path = publish.staged_path(box.folder, "backfill")
-        file = StagedFile(box.store, path, chunk.rows.schema)
-        file.write(chunk.rows)
         position = str(Position(chunk.point, 0))
+        rows = chunk.rows
+        if box.metadata:
+            rows = with_metadata(rows, as_of(position, rows.num_rows))
+        file = StagedFile(box.store, path, rows.schema)
+        file.write(rows)
         file.finish(
             Footer(
                 stream=box.stream,
@@ -192,6 +207,7 @@ class LandingWriter:
                 commit_times=(chunk.time, chunk.time) if chunk.time else None,
                 rows=counts(chunk.rows[MARKER_COLUMN]),
                 stream_id=box.stream_id,
+                alteration=box.altered(chunk.dropped),
                 backfill=chunk.chunk,
             )
         )
@@ -213,11 +229,12 @@ class LandingWriter:
             box.abandon()
 
     def _advance(self, chunk: Chunk) -> None:
-        """Tables of which everything has come again that was landed before the restart go on."""
+        """Release tables for which the stream has sent again everything that was landed before the
+        restart."""
         for point in chunk.reached():
-            self._taken = self._taken.join(point)
+            self._taken = point if self._taken is None else self._taken.join(point)
         for table, ahead in list(self._ahead.items()):
-            if self._taken.covers(ahead):
+            if self._taken is not None and self._taken.covers(ahead):
                 del self._ahead[table]
                 if table in self._outboxes:
                     self._outboxes[table].pass_checkpoint()
@@ -227,7 +244,7 @@ class LandingWriter:
             self._reached(CrashPoint.CHANGES_PUBLISHED_ONE)
 
     def _guarded(self, box: Outbox, action: Callable[[], None]) -> None:
-        """What is wrong with one table stops that table only (LZ-267)."""
+        """Call `action`; an error of the table stops only that table (LZ-267)."""
         if box.table in self._outboxes:
             try:
                 action()

@@ -1,7 +1,7 @@
 """Whether append-only tables still have the rows of their source.
 
-Their updates and deletions are not captured. What the source itself counts of these tells that
-there were some since a table was loaded, and so that the mirror differs.
+Their updates and deletions are not captured. The source counts them, which shows whether there
+were any since a table was loaded, and so whether the mirror differs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def look(records: Records, tables: Sequence[SourceTable], now: datetime) -> Iter
     }
     if found != known:
         records.write_append_only(found)
-    for name, one in found.items():
-        if not one.differs:
+    for name, counts in found.items():
+        if not counts.differs:
             continue
         if name not in known or not known[name].differs:
-            log.warning(TABLE_DIFFERS, table=name, updates=one.updates, deletes=one.deletes)
+            log.warning(TABLE_DIFFERS, table=name, updates=counts.updates, deletes=counts.deletes)
         yield name
 
 

@@ -1,0 +1,1 @@
+"""Lets a stream continue after changes were lost: which tables are compared with the source."""

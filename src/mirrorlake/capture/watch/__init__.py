@@ -1,0 +1,1 @@
+"""What capture looks at beside the stream: whether the source answers, and what it keeps for us."""

@@ -1,0 +1,114 @@
+"""Outages of the source, reported while they last, also those that capture itself does not see.
+
+The capturing thread notices when a connection is closed. When packets are dropped or a proxy
+stalls, the operating system reports that much later, or never; so a separate thread checks whether
+the server still answers. It closes no connection: a server that answers again continues where it
+was, and one that is slow or busy is not reported as unreachable.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+
+import structlog
+
+from mirrorlake.capture.record import Outage, Records
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.clock import Clock
+from mirrorlake.sources.base import Pulse
+
+log = structlog.get_logger()
+
+STREAM_INTERRUPTED = "stream_interrupted"
+STREAM_RESUMED = "stream_resumed"
+SOURCE_SILENT = "source_silent"
+
+LOOK_SECONDS = 0.25
+"""Between two checks of the pulse: an outage is reported everywhere within 5 seconds, of which the
+server has 2 to answer, and `status` and its files take 1."""
+
+GIVE_UP_SECONDS = 10.0
+"""Silence after which capture reconnects: a stalled connection may never recover."""
+
+
+class Outages:
+    """For the thread that captures, which calls everything here, and the one that looks."""
+
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records, self._clock = records, clock
+        self._lock = threading.Lock()
+        self._since: datetime | None = None  # it does not answer
+        self._silence: SourceUnavailable | None = None  # what the thread that looks has found
+        self._done = threading.Event()
+
+    def interrupted(self, error: SourceUnavailable, reason: str, pause: float) -> None:
+        """A connection has ended, and the next attempt is after the pause."""
+        log.warning(STREAM_INTERRUPTED, reason=reason, retry_seconds=pause)
+        with self._lock:
+            self._silence = None
+            self._begin(self._clock.now(), reason, error.hint, pause)
+
+    def resumed(self) -> None:
+        """What had ended answers again."""
+        with self._lock:
+            if self._silence is None:
+                self._end()
+
+    def check(self) -> None:
+        """Raises SourceUnavailable when the server has been silent for too long."""
+        with self._lock:
+            if self._silence is None or self._since is None:
+                return
+            if self._clock.now() - self._since >= timedelta(seconds=GIVE_UP_SECONDS):
+                raise self._silence
+
+    def watch(self, pulse: Pulse | None) -> None:
+        """Look at this pulse from now on, instead of another."""
+        self.unwatch()
+        if pulse is not None:
+            self._done = threading.Event()
+            look = threading.Thread(target=self._look, args=[pulse, self._done], daemon=True)
+            look.start()
+
+    def unwatch(self) -> None:
+        """Stop looking. What was found is reported until the source answers."""
+        with self._lock:
+            self._done.set()
+            self._silence = None
+
+    def _look(self, pulse: Pulse, done: threading.Event) -> None:
+        heard = self._clock.now()
+        with closing(pulse):
+            while not done.wait(LOOK_SECONDS):
+                silence: SourceUnavailable | None = None
+                try:
+                    pulse.check()
+                except SourceUnavailable as error:
+                    silence = error
+                with self._lock, suppress(OSError):  # a full disk is reported elsewhere
+                    if done.is_set():
+                        return
+                    if silence is None:
+                        heard = self._clock.now()
+                        if self._silence is not None:
+                            self._silence = None
+                            self._end()
+                        continue
+                    if self._silence is None:
+                        log.warning(SOURCE_SILENT, reason=silence.what)
+                    self._silence = silence
+                    self._begin(heard, silence.what, silence.hint, LOOK_SECONDS)
+
+    def _begin(self, since: datetime, reason: str, hint: str, pause: float) -> None:
+        self._since = self._since or since
+        again = self._clock.now() + timedelta(seconds=pause)
+        self._records.begin_outage(Outage(self._since, again, reason, hint))
+
+    def _end(self) -> None:
+        if self._since is not None:
+            seconds = (self._clock.now() - self._since).total_seconds()
+            self._records.end_outage()
+            self._since = None
+            log.info(STREAM_RESUMED, seconds=round(seconds, 1))

@@ -1,0 +1,119 @@
+"""Metadata columns: each landed row says which change of the source it comes from."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.origins import METADATA, as_of, with_metadata
+from mirrorlake.landing.parquet.unchanged import packed, unpacked
+from mirrorlake.landing.scan import data_files
+from mirrorlake.model.change import (
+    MARKER_COLUMN,
+    METADATA_COLUMNS,
+    UNCHANGED_COLUMN,
+)
+from tests.capture.landing import FOLDER, outbox, roll, take
+from tests.capture.streams import Transaction, chunks, inserts, streams
+from tests.conformance.store import names
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+
+Told = tuple[int, int, str, str, datetime]
+"""Marker, value, position, transaction and time."""
+
+
+def told(store: MemoryStore) -> list[Told]:
+    found: list[Told] = []
+    for file in data_files(FOLDER, store.list(FOLDER)):
+        rows = pq.ParquetFile(io.BytesIO(store.read(file.path))).read()
+        wanted = [MARKER_COLUMN, "id", *METADATA_COLUMNS]
+        found += [tuple(row[name] for name in wanted) for row in rows.to_pylist()]  # type: ignore[misc]
+    return found
+
+
+def expected(stream: Iterable[Transaction]) -> list[Told]:
+    return [
+        (
+            event.marker,
+            event.value,
+            f"{transaction.end}:{event.ordinal}",
+            str(transaction.end.value),
+            transaction.time,
+        )
+        for transaction in stream
+        for event in transaction.events
+        if event.marker is not None
+    ]
+
+
+def with_origins(store: MemoryStore, file_bytes: int) -> Outbox:
+    box = outbox(store, file_bytes=file_bytes)
+    box.metadata = True
+    return box
+
+
+@given(streams(), st.data(), st.sampled_from([1, 150, 1 << 30]))
+def test_every_landed_row_tells_its_change(
+    stream: list[Transaction], data: st.DataObject, file_bytes: int
+) -> None:
+    store = MemoryStore(SteppedClock())
+    steps = sum(len(t.events) + 1 for t in stream)
+    stops = data.draw(st.sets(st.integers(1, steps)))
+    box = with_origins(store, file_bytes)
+    for chunk in chunks(stream, stops):
+        take(box, chunk)
+        if data.draw(st.booleans()):
+            roll(box)
+        if not box.has_open() and data.draw(st.integers(0, 5)) == 0:
+            roll(box)
+            box = with_origins(store, file_bytes)  # another process, which goes on from there
+    roll(box)
+    assert told(store) == expected(stream)
+    assert not [name for name in names(store, FOLDER) if name.startswith("_")]
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.lists(st.booleans(), min_size=20, max_size=20), min_size=1, max_size=5),
+)
+def test_masks_stay_those_of_the_columns_that_were_there(
+    columns: int, matrix: list[list[bool]]
+) -> None:
+    mask = np.array(matrix)[:, :columns]
+    bits = packed(mask)
+    data = {f"c{n}": list(range(len(mask))) for n in range(columns)}
+    data[UNCHANGED_COLUMN] = pa.nulls(len(mask), pa.binary()) if bits is None else bits
+    data[MARKER_COLUMN] = pa.array([1] * len(mask), pa.int8())
+    rows = with_metadata(pa.table(data), as_of("1:0", len(mask)))
+    assert rows.column_names[columns:] == [*METADATA_COLUMNS, UNCHANGED_COLUMN, MARKER_COLUMN]
+    found = unpacked(rows[UNCHANGED_COLUMN].combine_chunks(), columns + len(METADATA))
+    assert (found[:, :columns] == mask).all()
+    assert not found[:, columns:].any()
+
+
+def test_rows_that_were_read_tell_the_position_and_nothing_that_nobody_knows() -> None:
+    found: list[dict[str, Any]] = as_of("0/1:0", 2).to_pylist()
+    assert found == [dict(zip(METADATA_COLUMNS, ("0/1:0", None, None), strict=True))] * 2
+
+
+@pytest.mark.parametrize("file_bytes", [1, 1 << 30])
+def test_without_the_setting_there_are_no_such_columns(file_bytes: int) -> None:
+    store = MemoryStore(SteppedClock())
+    box = outbox(store, file_bytes=file_bytes)
+    for chunk in chunks([inserts(0, 10, 1, 2)], {1}):
+        take(box, chunk)
+    roll(box)
+    for file in data_files(FOLDER, store.list(FOLDER)):
+        found = pq.ParquetFile(io.BytesIO(store.read(file.path))).schema_arrow.names
+        assert not set(found) & set(METADATA_COLUMNS)
