@@ -129,7 +129,9 @@ def test_a_removed_file_must_say_its_partition(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_what_delta_tells_by_data_files_and_vectors_alone(spark: Spark, tmp_path: Path) -> None:
+def test_changes_that_delta_records_by_data_files_and_vectors_alone(
+    spark: Spark, tmp_path: Path
+) -> None:
     path = tmp_path / "table"
     named = reading.sql_name(path)
     properties = "'delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true'"

@@ -17,9 +17,9 @@ from mirrorlake.delta.log import checkpoint
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError
-from mirrorlake.feed import position_map
-from mirrorlake.feed.commit_history import CommitHistory
-from mirrorlake.feed.position_map import PositionMap
+from mirrorlake.feed.commits import position_map
+from mirrorlake.feed.commits.history import CommitHistory
+from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.storage.local import LocalStore
 from tests.app.changes.shop import Shop
 from tests.app.maintenance.test_file_maintenance import Worked
@@ -53,7 +53,7 @@ class Mapped:
         for version in log.versions()[:-1]:
             log.commit_file(version).unlink()
 
-    def told(self) -> list[tuple[int, str | None]]:
+    def known(self) -> list[tuple[int, str | None]]:
         history = CommitHistory(TableLog(self.table.path), self.map)
         return [(one.version, one.position) for one in history.batches()]
 
@@ -63,7 +63,7 @@ class Mapped:
 
     @property
     def files(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
+        return sorted(path.name for path in self.folder.glob("*.parquet"))
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_positions_that_the_log_no_longer_has_are_known(mapped: Mapped) -> None:
     mapped.grow(5)
     assert (mapped.keep(), mapped.keep()) == (6, 0)
     asked = [{"from_position": f"0/{at:X}", "to_position": f"0/{at + 1:X}"} for at in range(5)]
-    before, told = [mapped.range(**one) for one in asked], mapped.told()
+    before, known = [mapped.range(**one) for one in asked], mapped.known()
     mapped.clean()
     mapped.grow(1)
     assert [mapped.range(**one) for one in asked] == before == [(n, n) for n in range(1, 6)]
-    assert mapped.told() == [(6, "0/6:1"), *told]
+    assert mapped.known() == [(6, "0/6:1"), *known]
     with pytest.raises(FeedError, match=r"version 2 to 4 are no longer kept") as refused:
         read_feed(mapped.table.path, from_position="0/1")
     assert refused.value.reason == "expired"
@@ -92,12 +92,12 @@ def test_positions_that_the_log_no_longer_has_are_known(mapped: Mapped) -> None:
 def test_it_is_made_again_of_what_the_log_has(mapped: Mapped) -> None:
     mapped.grow(4)
     mapped.keep()
-    told = mapped.told()
-    for path in mapped.folder.iterdir():
+    known = mapped.known()
+    for path in mapped.folder.glob("*.parquet"):
         path.unlink()
     assert mapped.keep() == 5
     mapped.clean()
-    assert mapped.told() == told
+    assert mapped.known() == known
 
 
 @pytest.mark.clause("CF-155", "CF-160")
@@ -117,12 +117,12 @@ def test_what_it_does_not_know_is_an_error_that_names_the_span(mapped: Mapped) -
 def test_a_damaged_segment_is_read_from_the_log_and_written_again(mapped: Mapped) -> None:
     mapped.grow(3)
     mapped.keep()
-    told = mapped.told()
-    (path,) = mapped.folder.iterdir()
+    known = mapped.known()
+    (path,) = mapped.folder.glob("*.parquet")
     content = path.read_bytes()
     for damaged in (b"", b"PAR1", content[: len(content) // 2], content[:-1] + b"X"):
         path.write_bytes(damaged)
-        assert mapped.told() == told
+        assert mapped.known() == known
         assert mapped.keep() == 4
         assert path.read_bytes() == content
 
@@ -135,11 +135,11 @@ def test_a_table_made_anew_in_its_place_has_a_map_of_its_own(mapped: Mapped) -> 
     mapped.table = FeedTable(mapped.table.path)
     for versions in (2, 5):  # fewer than those of before, and more
         mapped.grow(versions, half=1)
-        found = mapped.told()
+        found = mapped.known()
         assert found == [(n, f"1/{n:X}:1") for n in range(found[0][0], 0, -1)]
     assert mapped.keep() == 8
     mapped.clean()
-    assert mapped.told() == found
+    assert mapped.known() == found
 
 
 def test_segments_are_few_and_what_a_crash_left_is_no_second_answer(
@@ -150,22 +150,47 @@ def test_segments_are_few_and_what_a_crash_left_is_no_second_answer(
         mapped.grow(1)
         mapped.keep()
     assert mapped.files == [f"{a:020d}-{b:020d}.parquet" for a, b in ((0, 3), (4, 6), (7, 8))]
-    told = mapped.told()
+    known = mapped.known()
     whole = (mapped.folder / mapped.files[1]).read_bytes()
     (mapped.folder / f"{4:020d}-{5:020d}.parquet").write_bytes(whole)
     (mapped.folder / "_half").write_bytes(b"x")
-    assert mapped.told() == told == [(n, f"0/{n:X}:1") for n in range(8, 0, -1)]
+    assert mapped.known() == known == [(n, f"0/{n:X}:1") for n in range(8, 0, -1)]
     (mapped.folder / mapped.files[1]).unlink()  # the middle
     (mapped.folder / f"{4:020d}-{6:020d}.parquet").unlink()
-    assert mapped.told() == told
+    assert mapped.known() == known
     assert mapped.keep() == 3
     mapped.clean()
-    assert mapped.told() == told
+    assert mapped.known() == known
+
+
+def test_what_another_process_adds_meanwhile_stays(
+    mapped: Mapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped.grow(3)
+    mapped.keep()
+    slow = TableLog(mapped.table.path)
+    versions = slow.versions()
+
+    def listed() -> list[int]:
+        mapped.grow(2)
+        mapped.keep()
+        mapped.clean()
+        return versions
+
+    monkeypatch.setattr(slow, "versions", listed)
+    mapped.map.keep(slow)
+    assert mapped.known() == [(n, f"0/{n:X}:1") for n in range(5, 0, -1)]
+
+
+def test_a_long_log_is_kept_in_time_that_follows_its_length(mapped: Mapped) -> None:
+    versions = list(range(200_000))
+    runs = [versions[:70_000], versions[70_001:]]
+    assert list(position_map._runs(runs[0] + runs[1])) == runs
 
 
 @settings(max_examples=tries(40))
 @given(st.lists(st.sampled_from("gkcg"), max_size=12), st.integers(1, 3))
-def test_whatever_is_kept_before_each_cleaning_is_told(
+def test_batches_stored_before_each_cleaning_are_known(
     tmp_path_factory: pytest.TempPathFactory, acts: str, full: int
 ) -> None:
     mapped, version = Mapped(tmp_path_factory.mktemp("map")), 0
@@ -179,10 +204,10 @@ def test_whatever_is_kept_before_each_cleaning_is_told(
                 mapped.keep()
             if act == "c":
                 mapped.clean()
-            assert mapped.told() == [(n, f"0/{n:X}:1") for n in range(version, 0, -1)]
+            assert mapped.known() == [(n, f"0/{n:X}:1") for n in range(version, 0, -1)]
 
 
-def test_a_record_has_all_that_is_told_of_a_batch(mapped: Mapped) -> None:
+def test_a_record_has_all_facts_of_a_batch(mapped: Mapped) -> None:
     mapped.grow(1)
     (batch,) = CommitHistory(TableLog(mapped.table.path)).batches()
     mapped.keep()

@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> FeedTable:
     return table
 
 
-def told(path: Path, **request: Any) -> list[tuple[Any, ...]]:
+def read_rows(path: Path, **request: Any) -> list[tuple[Any, ...]]:
     rows = read_feed(path, **request).to_arrow().to_pylist()
     return sorted(
         (row["_commit_version"], row["_change_type"], row["id"], row["name"]) for row in rows
@@ -72,7 +72,7 @@ def test_the_golden_example_of_ranges(
         else:
             feed = read_feed(table.path, beyond_latest=policy, **request_)
             rows, is_clipped = expected
-            assert told(table.path, beyond_latest=policy, **request_) == rows
+            assert read_rows(table.path, beyond_latest=policy, **request_) == rows
             assert (feed.last, feed.is_clipped) == (3, is_clipped)
 
 
@@ -142,7 +142,7 @@ def test_a_time_is_in_utc_unless_it_says_otherwise(table: FeedTable) -> None:
         moment.replace(tzinfo=None),
         ahead,
     ):
-        assert told(table.path, from_time=text) == THIRD
+        assert read_rows(table.path, from_time=text) == THIRD
 
 
 def test_a_day_begins_at_midnight_in_utc(table: FeedTable) -> None:
@@ -152,13 +152,15 @@ def test_a_day_begins_at_midnight_in_utc(table: FeedTable) -> None:
 
 
 def test_bounds_by_time_are_inclusive(table: FeedTable) -> None:
-    assert told(table.path, from_time=time_of(2), to_time=time_of(2)) == SECOND
+    assert read_rows(table.path, from_time=time_of(2), to_time=time_of(2)) == SECOND
     between = time_of(2) + timedelta(seconds=1), time_of(2) + timedelta(seconds=2)
-    assert told(table.path, from_time=between[0], to_time=between[1]) == []
+    assert read_rows(table.path, from_time=between[0], to_time=between[1]) == []
 
 
 @pytest.mark.parametrize("is_in_commit", [False, True])
-def test_times_are_found_however_they_are_told(tmp_path: Path, is_in_commit: bool) -> None:
+def test_times_are_found_in_the_commit_and_in_the_file_time(
+    tmp_path: Path, is_in_commit: bool
+) -> None:
     table = FeedTable(
         tmp_path / "t", **{"delta.enableInCommitTimestamps": str(is_in_commit).lower()}
     )
@@ -309,8 +311,8 @@ def test_gaps_are_reported_on_request(table: FeedTable) -> None:
         "gaps": [[0, 0, "not_recorded"], [4, 5, "not_recorded"]],
     }
     fourth = [(7, "insert", 4, "d")]
-    assert told(table.path, from_version=0, on_gap="report") == [*SECOND, *THIRD, *fourth]
-    assert told(table.path, from_version=1, to_version=3) == [*SECOND, *THIRD]
+    assert read_rows(table.path, from_version=0, on_gap="report") == [*SECOND, *THIRD, *fourth]
+    assert read_rows(table.path, from_version=1, to_version=3) == [*SECOND, *THIRD]
 
 
 @pytest.mark.clause("CF-178")
@@ -385,8 +387,8 @@ def test_a_delete_and_an_insert_of_one_key_are_an_update_on_request(table: FeedT
     table.log.forget()
     table.commit([remove, add])
     plain = [(4, "delete", 1, "c"), (4, "insert", 1, "new"), (4, "insert", 5, "e")]
-    assert told(table.path, from_version=4) == plain
-    assert told(table.path, from_version=4, pair_updates=True) == [
+    assert read_rows(table.path, from_version=4) == plain
+    assert read_rows(table.path, from_version=4, pair_updates=True) == [
         (4, "insert", 5, "e"),
         (4, "update_postimage", 1, "new"),
         (4, "update_preimage", 1, "c"),
@@ -404,10 +406,10 @@ def test_what_needs_a_key_says_so(tmp_path: Path) -> None:
 @pytest.mark.clause("CF-023")
 def test_updates_of_nothing_are_left_out_on_request(table: FeedTable) -> None:
     table.change((UPDATE, (1, "c")))
-    assert len(told(table.path, from_version=4)) == 2
-    assert told(table.path, from_version=4, skip_unchanged=True) == []
-    assert told(table.path, from_version=4, skip_unchanged=True, sort=True) == []
-    assert told(table.path, from_version=3, to_version=3, skip_unchanged=True) == THIRD
+    assert len(read_rows(table.path, from_version=4)) == 2
+    assert read_rows(table.path, from_version=4, skip_unchanged=True) == []
+    assert read_rows(table.path, from_version=4, skip_unchanged=True, sort=True) == []
+    assert read_rows(table.path, from_version=3, to_version=3, skip_unchanged=True) == THIRD
 
 
 @pytest.mark.clause("CF-178")

@@ -1,4 +1,4 @@
-"""What a reader asks for: bounds and options, checked before anything is read (CF-158)."""
+"""The requests of readers: bounds and options, validated before anything is read (CF-158)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class AtSourceTime:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The first version that is readable."""
+    """The first readable version."""
 
     def __str__(self) -> str:
         return "the beginning"
@@ -82,21 +82,21 @@ Start = End | Beginning
 
 
 class BeyondLatest(StrEnum):
-    """What a bound after the latest version does (CF-162)."""
+    """The effect of a bound after the latest version (CF-162)."""
 
     CLIP = "clip"
     ERROR = "error"
 
 
 class OnGap(StrEnum):
-    """What versions without the feed do (CF-172)."""
+    """The effect of versions without the feed (CF-172)."""
 
     ERROR = "error"
     REPORT = "report"
 
 
 class OnSchemaChange(StrEnum):
-    """What a change of columns does that old rows do not fit (CF-174)."""
+    """The effect of a schema change that old rows do not fit (CF-174)."""
 
     PIECES = "pieces"
     UNITE = "unite"
@@ -104,7 +104,7 @@ class OnSchemaChange(StrEnum):
 
 
 class FeedArguments(TypedDict, total=False):
-    """What a reader may ask for, by name. One start is needed; `to_` bounds the end."""
+    """The arguments of a reader, by name. One start is required; `to_` bounds the end."""
 
     from_version: int | None
     from_time: Moment | None
@@ -126,11 +126,12 @@ class FeedArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """A range of the feed of a table, both ends included, and how to read it.
+    """A range of the feed of a table, both ends inclusive, and how to read it.
 
-    key: columns that identify a row; those of the mirrored table without. pair_updates: a delete
-    and an insert of one key in one version are told as an update (CF-146). skip_unchanged: updates
-    that change nothing are left out (CF-023). is_sorted: rows of a version by key (CF-178).
+    key: columns that identify a row; by default those of the mirrored table.
+    pair_updates: return a delete and an insert of one key in one version as an update (CF-146).
+    skip_unchanged: omit updates that change nothing (CF-023).
+    is_sorted: sort the rows of a version by key (CF-178).
     """
 
     table: str
@@ -197,7 +198,7 @@ class FeedRequest:
     def refused(
         self, what: str, reason: FeedReason, readable: tuple[int, int] | None = None, hint: str = ""
     ) -> FeedError:
-        """The error of this request."""
+        """An error of this request."""
         return FeedError(
             what,
             reason=reason,
@@ -209,9 +210,9 @@ class FeedRequest:
 
 
 def start_named(text: str) -> FeedArguments:
-    """The start that one text means: `10` is a version, `beginning` the first readable version,
+    """Parse a start: `10` is a version, `beginning` the first readable version,
     `position:0/4BFD4D8` a position of the source, `source:2026-11-23 10:00` a time of the source,
-    all else a time of the table."""
+    anything else a time of the table."""
     if text == "beginning":
         return {"from_beginning": True}
     if _VERSION.fullmatch(text):
@@ -224,7 +225,7 @@ def start_named(text: str) -> FeedArguments:
 
 
 def end_named(text: str) -> FeedArguments:
-    """As `start_named`, of an end, which is not the beginning."""
+    """Like `start_named`, for an end, without `beginning`."""
     if _VERSION.fullmatch(text):
         return {"to_version": int(text)}
     if text.startswith(_POSITION):
@@ -244,7 +245,7 @@ class _Check:
         return FeedError(what, reason=reason, table=self.table, hint=hint or HINTS[reason])
 
     def given(self, **bounds: object) -> dict[str, Start]:
-        """The bounds of one side that were given, by the names of their arguments."""
+        """The given bounds of one side, by the names of their arguments."""
         found: dict[str, Start] = {}
         for name, value in bounds.items():
             if value is not None:
@@ -274,7 +275,7 @@ class _Check:
         return AtVersion(value)
 
     def _time(self, name: str, value: object) -> datetime:
-        """In UTC, unless an offset or a zone is given (CF-159)."""
+        """In UTC, unless an offset or a time zone is given (CF-159)."""
         try:
             moment = _parsed(value) if isinstance(value, str) else value
             if isinstance(moment, date) and not isinstance(moment, datetime):
@@ -283,7 +284,7 @@ class _Check:
                 raise self._no_time(name, value)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError, OSError, KeyError) as error:
-            # ZoneInfo raises OSError and KeyError for names that are none.
+            # ZoneInfo raises OSError and KeyError for invalid names.
             raise self._no_time(name, value) from error
 
     def _no_time(self, name: str, value: object) -> FeedError:
@@ -304,8 +305,8 @@ class _Check:
 
 
 def parse_position(text: str) -> Position:
-    """A position in the log of any source; of a point alone the one behind its transactions. Raises
-    ValueError."""
+    """A position in the log of any source; a point alone means the position after its transactions.
+    Raises ValueError."""
     for kind in _POINTS:
         with suppress(ValueError):
             return Position.parse(text, kind.parse)
@@ -327,7 +328,7 @@ def _parsed(text: str) -> datetime:
 
 
 def _is_before(end: End | None, start: Start) -> bool:
-    """Whether two bounds of one kind stand in the wrong order."""
+    """Whether two bounds of the same kind are in the wrong order."""
     match start, end:
         case AtVersion(first), AtVersion(last):
             return last < first

@@ -1,8 +1,8 @@
-"""The change feed of a table, read from its log and its files, without a JVM.
+"""Reads the change feed of a table from its log and files, without a JVM.
 
-Delta Lake protocol, "Add CDC File" and "Reading Change Data Files": what a commit changed stands in
-its change files. One that has none only added or only took away rows, and its data files and
-deletion vectors say which.
+Delta Lake protocol, "Add CDC File" and "Reading Change Data Files": the changes of a commit are in
+its change files. A commit without change files only added or only removed rows, which follow from
+its data files and deletion vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import NONE, path_of
 from mirrorlake.delta.lookup.row_cache import table_rows
 from mirrorlake.delta.schema import TableSchema, parse
-from mirrorlake.delta.workspace import TableWorkspace, at_hand
+from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -32,17 +32,18 @@ COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 def read(
     location: str | Path, first: int, last: int | None = None, options: ObjectOptions | None = None
 ) -> Iterator[pa.Table]:
-    """What the commits from version `first` to `last` changed, in their order; to the newest if
-    there is no `last`, or no such version yet (CF-118).
+    """The changes of the commits from version `first` to `last`, in order; to the newest version
+    without `last`, or if it is not reached yet (CF-118).
 
-    Tables with the columns that the newest version has, NULL where a row is older than its column,
+    Yields tables with the columns of the newest version, NULL where a row is older than its column,
     and `_change_type` (string: insert, delete, update_preimage, update_postimage),
-    `_commit_version` (int64), `_commit_timestamp` (timestamp, microseconds in UTC). Each holds the
-    rows of one file at most. Of commits without the feed, updates are told as a delete and an
-    insert. options: how a URL is reached.
+    `_commit_version` (int64), `_commit_timestamp` (timestamp, microseconds in UTC). Each has the
+    rows of at most one file. Updates of commits without the feed appear as a delete and an insert.
 
-    Raises FileNotFoundError for a table, commit or file that is not there (any more), LostFile for
-    a file of a table on objects, BrokenLog, UnknownColumnType, BrokenVector.
+    options: how to access a URL.
+
+    Raises FileNotFoundError for a missing table, commit or file, LostFile for a file of a table on
+    an object store, BrokenLog, UnknownColumnType, BrokenVector.
     """
     log = TableLog(location, options)
     snapshot = log.snapshot()
@@ -50,7 +51,7 @@ def read(
         raise FileNotFoundError(f"there is no table at {location}")
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
-    with at_hand(str(location), options) as workspace:
+    with open_workspace(str(location), options) as workspace:
         for version in range(first, end + 1):
             yield from changes(workspace, schema, version, log.actions(version))
 
@@ -58,7 +59,7 @@ def read(
 def changes(
     workspace: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
 ) -> Iterator[pa.Table]:
-    """As `read`, of one commit, whose actions these are, with the columns of `schema`."""
+    """Like `read`, for one commit with these actions, with the columns of `schema`."""
     moment = commit_time(version, actions)
     for kinds, rows in _changed(workspace, schema, version, actions):
         if rows.num_rows:
@@ -68,16 +69,16 @@ def changes(
 def _changed(
     location: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
 ) -> Iterator[tuple[pa.ChunkedArray | str, pa.Table]]:
-    """The rows that one commit changed, file by file, and the kind of each or of all."""
+    """The changed rows of one commit, file by file, and the change type of each row or of all."""
     if changes := [action["cdc"] for action in actions if "cdc" in action]:
-        told = _with_kind(schema)
+        with_kind = _with_kind(schema)
         for cdc in changes:
             location.fetch([cdc])
-            rows = rows_of_file(location.folder, cdc, told, version)
+            rows = rows_of_file(location.folder, cdc, with_kind, version)
             yield rows[CHANGE_TYPE], rows.drop_columns([CHANGE_TYPE])
         return
     for add, remove in _by_file(actions):
-        location.fetch([one for one in (add, remove) if one])
+        location.fetch([action for action in (add, remove) if action])
         known = add or remove
         assert known is not None
         before, after = (
@@ -90,30 +91,30 @@ def _changed(
 
 
 def _by_file(actions: Sequence[Action]) -> Iterator[tuple[Action | None, Action | None]]:
-    """What was added and what was taken away, where that changes rows: of a file whose deletion
-    vector is another now it is both."""
+    """The added and removed files that change rows; a file with a new deletion vector is both."""
     found: dict[str, dict[str, Action]] = {}
     for action in actions:
         for kind in ("add", "remove"):
-            if (one := action.get(kind)) and one["dataChange"]:
-                found.setdefault(one["path"], {})[kind] = one
+            if (change := action.get(kind)) and change["dataChange"]:
+                found.setdefault(change["path"], {})[kind] = change
     for both in found.values():
         yield both.get("add"), both.get("remove")
 
 
 def gone_rows(table: Path, file: Action | None) -> np.ndarray | None:
-    """The rows that are gone of a file; None where there is no file."""
+    """The deleted rows of a file; None without a file."""
     if file is None:
         return None
     vector = file.get("deletionVector")
     return deletion_vectors.read(table, vector) if vector else NONE
 
 
-def rows_only_in(rows: int, one: np.ndarray | None, other: np.ndarray | None) -> pa.Array:
-    """The rows of a file that are there with `one` and not with `other`, of what is gone of it."""
-    if one is None:
+def rows_only_in(rows: int, first: np.ndarray | None, second: np.ndarray | None) -> pa.Array:
+    """The rows of a file that are deleted in `second` but not in `first`, where None means no
+    file."""
+    if first is None:
         return pa.array(NONE)
-    return pa.array(np.setdiff1d(np.arange(rows) if other is None else other, one))
+    return pa.array(np.setdiff1d(np.arange(rows) if second is None else second, first))
 
 
 def rows_of_file(
@@ -121,7 +122,7 @@ def rows_of_file(
 ) -> pa.Table:
     if schema.partitions and file.get("partitionValues") is None:
         raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
-    return table_rows(path_of(table, file), partitions.of_file(file, schema))
+    return table_rows(path_of(table, file), partitions.schema_of_file(file, schema))
 
 
 def _with_kind(schema: TableSchema) -> TableSchema:
@@ -136,7 +137,7 @@ def _with_kind(schema: TableSchema) -> TableSchema:
 
 
 def commit_time(version: int, actions: Sequence[Action]) -> int:
-    """When a commit was made, Unix time in milliseconds (CF-143)."""
+    """The time of a commit, Unix time in milliseconds (CF-143)."""
     for action in actions:
         info = action.get("commitInfo") or {}
         for name in ("inCommitTimestamp", "timestamp"):

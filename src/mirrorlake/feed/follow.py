@@ -1,4 +1,4 @@
-"""Following the change feed of a table as commits come, without a JVM."""
+"""Follows the change feed of a table as commits arrive, without a JVM."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
 POLL, POLL_OBJECTS = 0.1, 0.5
-"""Seconds between two looks at the log: a file, or an object, where each look is a request."""
+"""Seconds between two checks of the log: in a folder, and on an object store, where each is a
+request."""
 
 
 def follow(
     request: FeedRequest, wait: Callable[[float], bool], options: ObjectOptions | None = None
 ) -> Iterator[Feed]:
-    """The range that is there now, and then each new one; no version is left out or repeated.
+    """The current range, and then each new one; no version is omitted or repeated.
 
-    wait: waits for so many seconds, and says whether to stop. Raises FeedError, also when another
-    table was made in the place of this one: its versions do not continue those before.
+    wait: waits for some seconds, and returns whether to stop. Raises FeedError, also when the table
+        was replaced by another one, whose versions do not continue the earlier ones.
     """
     log = TableLog(request.table, options)
     feed = Feed(request, options, log=log)

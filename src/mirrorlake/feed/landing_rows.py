@@ -1,6 +1,6 @@
-"""The changes of one commit as rows of a landing zone (CF-078).
+"""Converts the changes of one commit to rows of a landing zone (CF-078).
 
-A row that leaves its key, by a delete or by an update that changes the key, comes first, so that
+A row that gives up its key, by a delete or by an update that changes the key, comes first, so that
 the key is free for the row that takes it (CF-216).
 """
 
@@ -21,11 +21,12 @@ from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 
 def landing_rows(changes: pa.Table, key: Sequence[str], table: str) -> pa.Table:
-    """The rows to be landed, in their order, with their marker (int32) as last column.
+    """The rows to land, in order, with their marker (int32) as the last column.
 
-    changes: all rows of one commit, or rows of a snapshot, with the columns of the feed; key: may
-    be empty, for a table that only grows. Raises FeedError for an update or a delete without a key
-    (CF-217).
+    changes: all rows of one commit, or rows of a snapshot, with the columns of the feed.
+    key: empty for an append-only table.
+
+    Raises FeedError for an update or a delete without a key (CF-217).
     """
     kinds, data = kinds_of(changes), changes.drop_columns(list(METADATA))
     if not key:

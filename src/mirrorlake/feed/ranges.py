@@ -1,4 +1,4 @@
-"""From a request to versions: which are read, with which columns, and which are missing."""
+"""Resolves a request to versions: those to read, with their columns, and those that are missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirrorlake.feed.bounds import (
     OnGap,
     OnSchemaChange,
 )
-from mirrorlake.feed.commit_history import CommitHistory
+from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import fits, obstacle
 from mirrorlake.model.position import Position
@@ -48,9 +48,10 @@ class SchemaRange:
 class FeedPlan:
     """The versions `first` to `last` of a table; none when `last` is smaller.
 
-    latest: version of the table when the range was fixed; is_clipped: a bound of the request was
-    after it; ranges: what is read, ascending; gaps: the rest; table_id: of Delta, by which a table
-    that was made anew is recognised.
+    latest: version of the table when the range was resolved.
+    is_clipped: whether a bound of the request was after it.
+    ranges: the versions to read, ascending; gaps: the others.
+    table_id: of Delta, which identifies a recreated table.
     """
 
     first: int
@@ -63,8 +64,7 @@ class FeedPlan:
 
 
 def plan(request: FeedRequest, history: CommitHistory, now: datetime) -> FeedPlan:
-    """Fix the range of a request. Raises FeedError, FileNotFoundError, BrokenLog,
-    UnknownColumnType."""
+    """Resolve a request. Raises FeedError, FileNotFoundError, BrokenLog, UnknownColumnType."""
     return _Planner(request, history, now).plan()
 
 
@@ -90,7 +90,7 @@ class _Planner:
         gaps, covered = self._coverage(first, last)
         if gaps and request.on_gap is OnGap.ERROR:
             raise self._gap_error(gaps)
-        ranges = [one for begin, end in covered for one in self._ranges(begin, end)]
+        ranges = [part for begin, end in covered for part in self._ranges(begin, end)]
         return FeedPlan(
             first,
             last,
@@ -104,7 +104,7 @@ class _Planner:
     # -- bounds -----------------------------------------------------------------------------------
 
     def _start(self) -> tuple[int, bool]:
-        """The version of the start, and whether that is beyond the latest."""
+        """The version of the start, and whether it is after the latest."""
         latest = self._history.latest
         match self._request.start:
             case AtVersion(version):
@@ -114,7 +114,7 @@ class _Planner:
             case AtTime(moment):
                 first = self._history.first_at(moment)
                 if first == self._history.oldest > 0 and self._history.time(first) > moment:
-                    first -= 1  # what was committed then is no longer in the log
+                    first -= 1  # earlier commits are no longer in the log
                 return first, first > latest
             case AtPosition() | AtSourceTime() as bound:
                 return self._first_beyond(bound), False
@@ -133,8 +133,8 @@ class _Planner:
                 return self._first_beyond(bound) - 1, False
 
     def _first_beyond(self, bound: AtPosition | AtSourceTime) -> int:
-        """The first version that shows something of the source after the bound (CF-160); `latest`
-        + 1 where the newest batch ends exactly there."""
+        """The first version with changes of the source after the bound (CF-160); `latest` + 1 if
+        the newest batch ends exactly at the bound."""
         covers = self._by_position(bound) if isinstance(bound, AtPosition) else _by_time(bound)
         found, known = self._history.latest + 1, []
         for batch in self._history.batches():
@@ -150,7 +150,7 @@ class _Planner:
             found = batch.version
         if not known:
             raise self._unknown(bound, known, FeedReason.INVALID_ARGUMENT)
-        if self._history.told_since() > 0:
+        if self._history.known_since() > 0:
             raise self._unknown(bound, known, FeedReason.EXPIRED)
         return found
 
@@ -182,11 +182,10 @@ class _Planner:
 
     def _readable_since(self) -> int:
         """The first version of the readable range; `latest` + 1 for none (CF-170)."""
-        history = self._history
-        return max(history.covered_since(), history.first_at(self._fresh_since))
+        return self._history.covered_since(self._history.first_at(self._fresh_since))
 
     def _coverage(self, first: int, last: int) -> tuple[list[FeedGap], list[tuple[int, int]]]:
-        """The versions of a range that cannot be read, and those that can, in runs."""
+        """The versions of a range that cannot be read, and runs of those that can."""
         if first > last:
             return [], []
         kept = max(first, self._history.oldest)
@@ -199,14 +198,14 @@ class _Planner:
         if kept > last:
             return gaps, []
         known = self._history.metadata(kept, last)
-        ends = [one.version - 1 for one in known[1:]] + [last]
-        for one, end in zip(known, ends, strict=True):
-            if one.has_feed:
-                is_next = covered and covered[-1][1] == one.version - 1
-                begin = covered.pop()[0] if is_next else one.version
+        ends = [known_version.version - 1 for known_version in known[1:]] + [last]
+        for known_version, end in zip(known, ends, strict=True):
+            if known_version.has_feed:
+                is_next = covered and covered[-1][1] == known_version.version - 1
+                begin = covered.pop()[0] if is_next else known_version.version
                 covered.append((begin, end))
             else:
-                gaps.append(FeedGap(one.version, end, FeedReason.NOT_RECORDED))
+                gaps.append(FeedGap(known_version.version, end, FeedReason.NOT_RECORDED))
         return gaps, covered
 
     def _gap_error(self, gaps: list[FeedGap]) -> Exception:
@@ -223,31 +222,31 @@ class _Planner:
     # -- columns ----------------------------------------------------------------------------------
 
     def _ranges(self, first: int, last: int) -> Iterator[SchemaRange]:
-        """A covered range, cut where old rows do not fit the new columns."""
+        """A covered range, split where old rows do not fit the new columns."""
         current: SchemaRange | None = None
-        for one in self._history.metadata(first, last):
-            schema = parse(one.metadata)
+        for change in self._history.metadata(first, last):
+            schema = parse(change.metadata)
             if current is not None and not fits(current.schema, schema):
-                yield replace(current, last=one.version - 1)
+                yield replace(current, last=change.version - 1)
                 current = None
-            begin = current.first if current else one.version
+            begin = current.first if current else change.version
             current = SchemaRange(begin, last, schema)
         assert current is not None
         yield current
 
     def _united(self, ranges: list[SchemaRange]) -> tuple[SchemaRange, ...]:
         policy = self._request.on_schema_change
-        for one, later in pairwise(ranges):
-            if policy is OnSchemaChange.ERROR and not fits(one.schema, later.schema):
+        for earlier, later in pairwise(ranges):
+            if policy is OnSchemaChange.ERROR and not fits(earlier.schema, later.schema):
                 raise self._refused(
                     f"version {later.first} changed the columns of the table",
                     FeedReason.SCHEMA_CHANGED,
                 )
-        for one in ranges if policy is OnSchemaChange.UNITE else []:
-            if (column := obstacle(one.schema, ranges[-1].schema)) is not None:
+        for part in ranges if policy is OnSchemaChange.UNITE else []:
+            if (column := obstacle(part.schema, ranges[-1].schema)) is not None:
                 raise self._refused(
-                    f"column {column} of versions {one.first} to {one.last} does not fit into the "
-                    f"columns of version {ranges[-1].last}",
+                    f"column {column} of versions {part.first} to {part.last} does not fit "
+                    f"into the columns of version {ranges[-1].last}",
                     FeedReason.SCHEMA_CHANGED,
                 )
         return tuple(ranges)

@@ -1,7 +1,7 @@
-"""Reading a range of the change feed of a table, without a JVM.
+"""Reads a range of the change feed of a table, without a JVM.
 
-The range is fixed when the feed is opened: the same feed gives the same rows however often it is
-read, and tells which versions these are. Rows come by whole commits, in the order of the versions.
+The range is resolved when the feed is opened: reading the same feed again gives the same rows, and
+its versions are known. Rows are returned by whole commits, in version order.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa
 from mirrorlake.delta.deletion_vectors import BrokenVector
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import TableSchema, UnknownColumnType
-from mirrorlake.delta.workspace import ElsewhereError, LostFile, Unreachable, at_hand
+from mirrorlake.delta.workspace import LostFile, OutsideTable, Unreachable, open_workspace
 from mirrorlake.errors import FeedError, Unavailable
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
 from mirrorlake.feed.change_files import changes, commit_time
-from mirrorlake.feed.commit_history import CommitHistory
-from mirrorlake.feed.position_map import PositionMap
+from mirrorlake.feed.commits.history import CommitHistory
+from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
@@ -51,8 +51,8 @@ FEATURES = frozenset(
         "variantType-preview",
     }
 )
-"""Reader features without effect on what is read here. A column of a type that is not known is
-refused by its name."""
+"""Reader features that do not affect this reader. A column of an unknown type is refused by
+name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,12 @@ class FeedCommit:
 class Feed:
     """A fixed range of the change feed of a table.
 
-    first, last: the versions, both included; there are none when `last` is smaller. is_clipped: a
-    bound of the request was after the latest version (CF-162). ranges: the versions that are read,
-    by their columns; gaps: those that are missing; history: the commits of the table. Iterating
-    gives the commits that changed rows; every read may raise FeedError and Unavailable.
+    Iterating gives the commits that changed rows; every read may raise FeedError and Unavailable.
+
+    first, last: the versions, both inclusive; none when `last` is smaller.
+    is_clipped: whether a bound of the request was after the latest version (CF-162).
+    ranges: the versions to read, by their columns; gaps: the missing ones.
+    history: the commits of the table.
     """
 
     def __init__(
@@ -80,7 +82,8 @@ class Feed:
         now: datetime | None = None,
         log: TableLog | None = None,
     ) -> None:
-        """Fix the range. log: of the table, if it is followed already. Raises FeedError."""
+        """Resolve the range. log: of the table, if it is already being followed. Raises
+        FeedError."""
         self.request, self._options = request, options
         with as_feed_error(request):
             log = log or TableLog(request.table, options)
@@ -115,47 +118,50 @@ class Feed:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row; empty where there are none."""
+        """The columns that identify a row; empty without a key."""
         return self._key or ()
 
-    def schema(self, one: SchemaRange | None = None) -> pa.Schema:
-        """The columns of a range; without one those of the last."""
-        return pa.schema([*arrow_schema(self._schema(one).schema), *METADATA_FIELDS])
+    def schema(self, part: SchemaRange | None = None) -> pa.Schema:
+        """The columns of a range; by default of the last one."""
+        return pa.schema([*arrow_schema(self._schema(part).schema), *METADATA_FIELDS])
 
-    def commits(self, one: SchemaRange) -> Iterator[FeedCommit]:
+    def commits(self, part: SchemaRange) -> Iterator[FeedCommit]:
         """The commits of one range that changed rows, ascending, each with all its rows."""
-        with as_feed_error(self.request), at_hand(self.request.table, self._options) as workspace:
-            for version in range(one.first, one.last + 1):
+        with (
+            as_feed_error(self.request),
+            open_workspace(self.request.table, self._options) as workspace,
+        ):
+            for version in range(part.first, part.last + 1):
                 actions = self.history.actions(version)
-                found = list(changes(workspace, one.schema, version, actions))
-                if found and (rows := self._arranged(pa.concat_tables(found), one)).num_rows:
+                found = list(changes(workspace, part.schema, version, actions))
+                if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
                     moment = datetime.fromtimestamp(commit_time(version, actions) / 1000, UTC)
                     yield FeedCommit(version, moment, rows)
 
     def __iter__(self) -> Iterator[FeedCommit]:
-        for one in self.ranges:
-            yield from self.commits(one)
+        for part in self.ranges:
+            yield from self.commits(part)
 
     def batches(
-        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
+        self, keep: Callable[[pa.Table], pa.Table] = lambda rows: rows
     ) -> Iterator[pa.RecordBatch]:
-        """All rows, in the order of the versions. wanted: takes rows away."""
+        """All rows, in version order. keep: a filter, applied to the rows of each commit."""
         for commit in self:
-            yield from wanted(commit.rows).to_batches()
+            yield from keep(commit.rows).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
         return pa.Table.from_batches(self.reader(), self.schema())
 
     def one_schema(self) -> pa.Schema:
-        """The columns of all rows. Raises FeedError as `to_arrow`."""
+        """The columns of all rows. Raises FeedError as `to_arrow` does."""
         schema = self.schema()
-        for one in self.ranges:
+        for part in self.ranges:
             if self.request.on_schema_change is not OnSchemaChange.UNITE and (
-                self.schema(one) != schema
+                self.schema(part) != schema
             ):
                 raise self.request.refused(
-                    f"the columns of versions {one.first} to {one.last} are not those of version "
+                    f"the columns of versions {part.first} to {part.last} are not those of version "
                     f"{self.ranges[-1].last}, so the rows do not fit into one table",
                     FeedReason.SCHEMA_CHANGED,
                     hint="Read feed.commits(range) for each of feed.ranges, or pass "
@@ -164,14 +170,14 @@ class Feed:
         return schema
 
     def reader(
-        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
+        self, keep: Callable[[pa.Table], pa.Table] = lambda rows: rows
     ) -> pa.RecordBatchReader:
-        """All rows as a stream with one schema. Raises FeedError as `to_arrow`.
+        """All rows as a stream with one schema. Raises FeedError as `to_arrow` does.
 
-        wanted: takes rows away.
+        keep: a filter, applied to the rows of each commit.
         """
         schema = self.one_schema()
-        return pa.RecordBatchReader.from_batches(schema, self.batches(wanted))
+        return pa.RecordBatchReader.from_batches(schema, self.batches(keep))
 
     def facts(self) -> dict[str, Any]:
         """The range as plain data."""
@@ -180,19 +186,19 @@ class Feed:
             "first": self.first,
             "last": self.last,
             "clipped": self.is_clipped,
-            "ranges": [[one.first, one.last] for one in self.ranges],
+            "ranges": [[part.first, part.last] for part in self.ranges],
             "gaps": [[gap.first, gap.last, str(gap.reason)] for gap in self.gaps],
         }
 
-    def _schema(self, one: SchemaRange | None) -> TableSchema:
-        if self.ranges and (one is None or self.request.on_schema_change is OnSchemaChange.UNITE):
+    def _schema(self, part: SchemaRange | None) -> TableSchema:
+        if self.ranges and (part is None or self.request.on_schema_change is OnSchemaChange.UNITE):
             return self.ranges[-1].schema
-        return one.schema if one else self.history.schema()
+        return part.schema if part else self.history.schema()
 
-    def _arranged(self, rows: pa.Table, one: SchemaRange) -> pa.Table:
-        schema = self._schema(one)
-        if schema is not one.schema:
-            rows = conform(rows, one.schema, schema)
+    def _arranged(self, rows: pa.Table, part: SchemaRange) -> pa.Table:
+        schema = self._schema(part)
+        if schema is not part.schema:
+            rows = conform(rows, part.schema, schema)
         if self.request.pair_updates:
             rows = by_key.paired(rows, self.key)
         if self.request.skip_unchanged:
@@ -203,30 +209,30 @@ class Feed:
 
     def _check_key(self) -> None:
         request = self.request
-        wanted = {
+        options = {
             "pair_updates": request.pair_updates,
             "skip_unchanged": request.skip_unchanged,
             "sort": request.is_sorted,
         }
-        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        for name in (name for name, is_chosen in options.items() if is_chosen):
             if not self.key:
                 raise request.refused(
                     f"{name} needs a key, and the table has none",
                     FeedReason.INVALID_ARGUMENT,
                     hint="Pass key=[...], the columns that identify a row.",
                 )
-            for one in self.ranges:
-                if absent := set(self.key) - set(self._schema(one).schema.names):
+            for part in self.ranges:
+                if absent := set(self.key) - set(self._schema(part).schema.names):
                     raise request.refused(
                         f"key names {sorted(absent)[0]}, which is no column of versions "
-                        f"{one.first} to {one.last}",
+                        f"{part.first} to {part.last}",
                         FeedReason.INVALID_ARGUMENT,
                     )
 
 
 def readable_snapshot(request: FeedRequest, log: TableLog) -> TableSnapshot:
-    """The newest version of a table. Raises FeedError where there is none, and for what this reader
-    would read wrongly (CF-179)."""
+    """The newest version of a table. Raises FeedError when there is none, and for features that
+    this reader would misread (CF-179)."""
     snapshot = log.snapshot()
     if not snapshot.exists:
         raise request.refused(
@@ -246,7 +252,7 @@ def readable_snapshot(request: FeedRequest, log: TableLog) -> TableSnapshot:
 
 @contextmanager
 def as_feed_error(request: FeedRequest) -> Iterator[None]:
-    """What is wrong with the files of a table, as an error of the feed."""
+    """Translates errors of a table's files to errors of the feed."""
     try:
         yield
     except FeedError:
@@ -264,5 +270,5 @@ def as_feed_error(request: FeedRequest) -> Iterator[None]:
         raise request.refused(
             f"this reader does not know column {error}", FeedReason.OTHER
         ) from error
-    except (BrokenLog, BrokenVector, ElsewhereError) as error:
+    except (BrokenLog, BrokenVector, OutsideTable) as error:
         raise request.refused(str(error), FeedReason.OTHER) from error

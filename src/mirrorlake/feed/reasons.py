@@ -1,4 +1,4 @@
-"""Why a feed cannot be read: one word for each condition of Delta and Spark (CF-166)."""
+"""The reasons why a feed cannot be read, one for each condition of Delta and Spark (CF-166)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 
 class FeedReason(StrEnum):
-    """The words of `FeedError.reason`."""
+    """The values of `FeedError.reason`."""
 
     NOT_RECORDED = "not_recorded"
     START_MISSING = "start_missing"
@@ -36,6 +36,7 @@ _CONDITIONS = {
         "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
         "FAILED_READ_FILE.FILE_NOT_EXIST",
         "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
+        "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
         "DELTA_STREAMING_TRAILING_COMMIT_MISSING",
     ],
     FeedReason.INVALID_RANGE: ["DELTA_INVALID_CDC_RANGE"],
@@ -62,11 +63,11 @@ _CONDITIONS = {
 }
 
 REASONS = MappingProxyType({name: why for why, names in _CONDITIONS.items() for name in names})
-"""By the name of the condition."""
+"""The reason by name of the condition."""
 
 
 def reason_of(condition: str, *, is_before_oldest: bool = False) -> FeedReason:
-    """The reason that a condition gives; `other` for one that is not known."""
+    """The reason for a condition; `other` for an unknown one."""
     if condition == NOT_FOUND:
         return FeedReason.EXPIRED if is_before_oldest else FeedReason.BEYOND_LATEST
     return REASONS.get(condition, FeedReason.OTHER)
@@ -91,4 +92,4 @@ HINTS = MappingProxyType(
         FeedReason.OTHER: "The cause has the message of the reader.",
     }
 )
-"""What a person can do, unless the error knows better."""
+"""The default hint for each reason."""

@@ -1,4 +1,4 @@
-"""The rows of one commit, rearranged by their key: sorted, paired, without updates of nothing."""
+"""Rearranges the rows of one commit by key: sorts, pairs, removes updates without effect."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ORDER = {DELETE: 0, BEFORE: 1, INSERT: 2, AFTER: 3}
 
 
 def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """By key; of one key the old rows before the new ones, an update in two rows that follow each
-    other (CF-178)."""
+    """Sorted by key; for one key, old rows before new ones, and the two images of an update
+    adjacent (CF-178)."""
     if not rows.num_rows:
         return rows
     numbers = pa.table(
@@ -39,14 +39,14 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     )
     by = [*((f"k{index}", "ascending") for index in range(len(key)))]
     found = [*by, ("pair", "ascending"), ("rank", "ascending")]
-    # Stable over what Arrow does not tell apart, such as -0.0 and 0.0.
+    # Stable for values that Arrow does not distinguish, such as -0.0 and 0.0.
     return taken(
         rows, numbers.append_column("n", _range(rows)).sort_by([*found, ("n", "ascending")])["n"]
     )
 
 
 def row_changes(rows: pa.Table, key: Sequence[str]) -> Iterator[RowChange]:
-    """The rows of one commit, the images of an update together where there is a key."""
+    """The changes of one commit as pairs; with a key, the two images of an update form one pair."""
     has_key = bool(key) and set(key) <= set(rows.column_names)
     before: dict[str, Any] | None = None
     for row in (in_key_order(rows, key) if has_key else rows).to_pylist():
@@ -91,18 +91,18 @@ def of_kinds(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
 
 
 def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
-    """The values of the columns of a key: `VALUE` where it has one column, or `COLUMN=VALUE`.
+    """Parse values of key columns: `VALUE` for a key with one column, or `COLUMN=VALUE`.
 
     key: of the table; columns: all of its columns. Raises UsageError.
     """
     values = {}
-    for one in given:
-        column, is_named, value = one.partition("=")
+    for pair in given:
+        column, is_named, value = pair.partition("=")
         if len(key) == 1 and not (is_named and column == key[0]):
-            column, value = key[0], one
+            column, value = key[0], pair
         if column not in columns:
             raise UsageError(
-                f"--key {one} names no column of the table",
+                f"--key {pair} names no column of the table",
                 hint="Write --key COLUMN=VALUE, once for each column of the key.",
             )
         values[column] = value
@@ -110,7 +110,7 @@ def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str])
 
 
 def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
-    """The rows with these values, as texts, in these columns. Raises ValueError."""
+    """The rows with these values, given as texts, in these columns. Raises ValueError."""
     for name, text in values.items():
         value = pa.array([text], pa.string()).cast(rows[name].type)[0]
         rows = rows.filter(pc.equal(rows[name], value))
@@ -118,20 +118,22 @@ def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
 
 
 def _pairs(rows: pa.Table, key: Sequence[str], kinds: np.ndarray, old: str, new: str) -> np.ndarray:
-    """The numbers of the rows of kind `old` and `new` that have one key, as two columns: of rows
-    that have a key several times, the first with the first."""
+    """The numbers of the rows of kind `old` and `new` with the same key, as two columns. Several
+    rows with one key are paired in order."""
     code = codes.encode(rows.select(list(key))).code
     found = []
     for kind in (old, new):
         at = np.flatnonzero(kinds == kind)
         nth = _nth(code[at])
-        found.append({(one, n): row for one, n, row in zip(code[at], nth, at, strict=True)})
+        found.append(
+            {(key_code, n): row for key_code, n, row in zip(code[at], nth, at, strict=True)}
+        )
     both = [(row, found[1][which]) for which, row in found[0].items() if which in found[1]]
     return np.array(both, np.int64).reshape(-1, 2)
 
 
 def _nth(code: np.ndarray) -> np.ndarray:
-    """How many rows before each one have its code."""
+    """For each row, the number of earlier rows with its code."""
     order = np.argsort(code, kind="stable")
     ordered = code[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -142,8 +144,8 @@ def _nth(code: np.ndarray) -> np.ndarray:
 
 
 def _occurrence(rows: pa.Table, key: Sequence[str], kinds: np.ndarray) -> np.ndarray:
-    """Of each image of an update the number of the update among those of its key; the others come
-    first or last."""
+    """For each image of an update, the number of the update among those of its key; deletes come
+    first, inserts last."""
     code = codes.encode(rows.select(list(key))).code
     number = np.where(kinds == DELETE, -1, len(kinds))
     for kind in (BEFORE, AFTER):

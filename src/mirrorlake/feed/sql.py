@@ -28,10 +28,9 @@ Value = str | int | bool | None
 def run(
     root: Path, query: str, versions: Mapping[Path, int] | None = None
 ) -> duckdb.DuckDBPyRelation | None:
-    """The result of a query that may read feeds; None for a statement without one. versions: of
-    tables, as of which alone they are read.
+    """The result of a query that may read feeds; None for a statement without a result.
 
-    Raises UsageError, FeedError.
+    versions: versions as of which tables are read. Raises UsageError, FeedError.
     """
     text, tables = query.encode(), {}
     for number, call in enumerate(reversed(list(_calls(text)))):
@@ -43,7 +42,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of `feed`: its first byte in the query, the one behind it, and its arguments."""
+    """A call of `feed`: its first byte in the query, the byte after it, and its arguments."""
 
     start: int
     end: int
@@ -67,13 +66,13 @@ def _calls(text: bytes) -> Iterator[_Call]:
 
 
 def _token(text: str) -> str:
-    """A token without the spaces and comments behind it."""
+    """A token without the spaces and comments after it."""
     match = _STRING.match(text) or _WORD.match(text)
     return match[0] if match else text
 
 
 def _arguments(tokens: list[str]) -> Iterator[tuple[str, Value]]:
-    """Name, empty for none, and value of each argument."""
+    """The name, "" for none, and the value of each argument."""
     while tokens:
         name = ""
         if len(tokens) > 2 and tokens[1] in {":=", "=>"}:
@@ -113,16 +112,16 @@ def _read(root: Path, call: _Call) -> pa.Table:
     return Feed(FeedRequest.of(str(path), **given)).to_arrow()
 
 
-def _path(root: Path, wanted: str) -> Path:
+def _path(root: Path, table: str) -> Path:
     known = {
         name if schema == "main" else f"{schema}.{name}": path
         for schema, name, path in sql.tables(root)
     }
-    alike = [path for name, path in known.items() if name.casefold() == wanted.casefold()]
-    if wanted in known or len(alike) == 1:
-        return known.get(wanted) or alike[0]
+    alike = [path for name, path in known.items() if name.casefold() == table.casefold()]
+    if table in known or len(alike) == 1:
+        return known.get(table) or alike[0]
     raise UsageError(
-        f"there is no table {wanted}",
+        f"there is no table {table}",
         where="the query",
         hint=f"The tables are: {', '.join(known) or 'none yet'}.",
     )

@@ -1,4 +1,4 @@
-"""Whether the rows of one schema fit into another: by renamed columns and wider types."""
+"""Checks whether the rows of one schema fit into another, with renamed columns and wider types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mirrorlake.model.types import is_wider
 
 
 def fits(old: TableSchema, new: TableSchema) -> bool:
-    """Whether `new` only adds columns to `old`: rows of it are read as they are, with NULL for
-    what they have not."""
-    return misfit(old, new) is None
+    """Whether `new` only adds columns to `old`: rows of it are read unchanged, with NULL for new
+    columns."""
+    return unfit_column(old, new) is None
 
 
-def misfit(old: TableSchema, new: TableSchema) -> str | None:
-    """The first column of `old` that `new` has not, or not as it was; None when there is none."""
+def unfit_column(old: TableSchema, new: TableSchema) -> str | None:
+    """The first column of `old` that `new` lacks or has changed; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):
         later = _at(new, physical)
         if later is None or (later.name, later.type) != (column.name, column.type):
@@ -28,7 +28,7 @@ def misfit(old: TableSchema, new: TableSchema) -> str | None:
 
 
 def obstacle(old: TableSchema, new: TableSchema) -> str | None:
-    """A column of `old` whose values have no column in `new`; None when there is none."""
+    """A column of `old` whose values do not fit in `new`; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):
         later = _at(new, physical)
         if later is None or (later.type != column.type and not is_wider(later.type, column.type)):
@@ -37,7 +37,7 @@ def obstacle(old: TableSchema, new: TableSchema) -> str | None:
 
 
 def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
-    """Rows with the columns of `old`, and others after these, with the columns of `new`."""
+    """Rows with the columns of `old`, and others after them, with the columns of `new`."""
     target = arrow_schema(new.schema)
     names = dict(zip(old.physical, old.schema.names, strict=True))
     columns = [

@@ -1,4 +1,4 @@
-"""The rows of a feed as JSON lines, CSV, Arrow and Parquet."""
+"""Writes the rows of a feed as JSON lines, CSV, Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class RowSink(Protocol):
 
 
 class JsonLines:
-    """One object for each row: times in ISO 8601, decimals as text, bytes in Base64."""
+    """One object for each row: times in ISO 8601, decimals as strings, bytes in Base64."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target
 
     def write(self, rows: pa.Table) -> None:
-        for row in rows.to_pylist():
-            plain = {name: _plain(value) for name, value in row.items()}
+        for plain in plain_rows(rows):
             self._target.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
         self._target.flush()
 
@@ -42,7 +41,7 @@ class JsonLines:
 
 
 class CsvLines:
-    """A header and a line for each row: text in quotes, NULL as nothing, bytes in Base64."""
+    """A header and a line for each row: quoted strings, NULL as an empty field, bytes in Base64."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target, self._schema = target, pa.schema([])
@@ -62,7 +61,7 @@ class CsvLines:
 
 
 def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -> int:
-    """Write a file of Arrow or of Parquet, whole or not at all. Returns the number of rows."""
+    """Write an Arrow or Parquet file, atomically. Returns the number of rows."""
     part, rows = path.with_name(f".{path.name}.{os.getpid()}.part"), 0
     try:
         with part.open("wb") as file:
@@ -81,8 +80,13 @@ def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -
     return rows
 
 
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON values."""
+    return [{name: _plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+
+
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What CSV cannot hold, as text."""
+    """Converts types that CSV cannot represent to text."""
     if pa.types.is_binary(column.type):
         return pa.chunked_array([pa.array([_plain(v) for v in column.to_pylist()], pa.string())])
     if pa.types.is_timestamp(column.type):

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from mirrorlake import FeedError, Mirror, Project, archive, history, subscribe
 from mirrorlake.app import subscribe as subscriptions
 from mirrorlake.app.maintenance.vacuum import (
+    LOG_HELD,
     RETENTION_CHANGED,
     SUBSCRIPTION_CUT_OFF,
     VACUUM_HELD,
@@ -31,7 +32,7 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.config import load
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.retention import KeepTimes
+from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.feed.subscriptions.retention import KEEPS
 from mirrorlake.storage.local import LocalStore
@@ -54,16 +55,31 @@ def table(tmp_path: Path) -> FeedTable:
     return table
 
 
-def vacuum(
-    root: Path, days: float, hold: float = 14, after: float = 7, readers: ReadersOf = no_readers
-) -> list[dict[str, Any]]:
-    """Vacuum so many days from now what is older than `after`; returns what is logged."""
+def vacuums(
+    root: Path,
+    days: float,
+    hold: float = 14,
+    after: float | None = 7,
+    readers: ReadersOf = no_readers,
+) -> Vacuums:
+    """So many days from now, of what is older than `after`."""
     store = LocalStore(root)
     engine = Engine(store, InProcessRunner(), LogCommitter(), LogTables(store))
     clock = SteppedClock(datetime.now(UTC) + timedelta(days=days))
+    vacuum = None if after is None else timedelta(days=after)
+    return Vacuums(store, engine, clock, vacuum, timedelta(days=hold), readers)
+
+
+def vacuum(
+    root: Path,
+    days: float,
+    hold: float = 14,
+    after: float | None = 7,
+    readers: ReadersOf = no_readers,
+) -> list[dict[str, Any]]:
+    """Vacuum so many days from now what is older than `after`; returns what is logged."""
     with capture_logs() as logs:
-        times = timedelta(days=after), timedelta(days=hold)
-        Vacuums(store, engine, clock, *times, readers).vacuum(PATH, lambda: None)
+        vacuums(root, days, hold, after, readers).vacuum(PATH, lambda: None)
     return [dict(entry) for entry in logs]
 
 
@@ -72,7 +88,7 @@ def read(table: FeedTable) -> list[int]:
         return [one.version for one in subscription]
 
 
-@pytest.mark.clause("CF-187")
+@pytest.mark.clause("CF-187", "CF-062")
 def test_vacuum_does_not_cut_a_subscription_off_and_names_it(
     table: FeedTable, tmp_path: Path
 ) -> None:
@@ -105,7 +121,51 @@ def test_a_reader_that_is_too_slow_holds_nothing(
 
 
 def test_changes_that_are_young_enough_hold_nothing(table: FeedTable, tmp_path: Path) -> None:
-    assert [entry["event"] for entry in vacuum(tmp_path, days=6)] == ["table_vacuumed"]
+    assert [entry["event"] for entry in vacuum(tmp_path, days=6.2)] == ["table_vacuumed"]
+
+
+def test_a_reader_is_held_before_the_files_of_its_commit_are_too_old(
+    table: FeedTable, tmp_path: Path
+) -> None:
+    # A batch writes its files up to hours before its commit, and vacuum counts from then on.
+    assert vacuum(tmp_path, days=6.9)[0]["event"] == VACUUM_HELD
+    assert read(table) == [2]
+
+
+@pytest.mark.clause("CF-187")
+@pytest.mark.parametrize("after", [7, None])
+def test_the_log_is_not_cleaned_before_the_table_says_that_it_is_kept(
+    table: FeedTable, tmp_path: Path, after: float | None
+) -> None:
+    assert vacuums(tmp_path, days=20, hold=60).may_clean_log(PATH)
+    late = vacuums(tmp_path, days=35, hold=60, after=after)
+    with capture_logs() as logs:
+        assert not late.may_clean_log(PATH)
+    assert [(one["event"], one["subscriptions"]) for one in logs] == [(LOG_HELD, ["audit"])]
+    late.vacuum(PATH, lambda: None)
+    assert says(table)[1] == timedelta(days=60)
+    assert late.may_clean_log(PATH)
+    assert read(table) == [2]
+    late.vacuum(PATH, lambda: None)
+    assert says(table) == days(7, 30)
+    record = tmp_path / "Files/Mirrorlake/subscriptions/audit.json"
+    record.write_text("{")
+    assert late.may_clean_log(PATH), "it was looked at a moment ago"
+    assert not vacuums(tmp_path, days=0).may_clean_log(PATH)
+
+
+def test_without_vacuum_only_the_log_is_kept_for_readers(table: FeedTable, tmp_path: Path) -> None:
+    files = sorted(table.path.rglob("*.parquet"))
+    assert vacuum(tmp_path, days=20, hold=60, after=None) == []
+    held = vacuum(tmp_path, days=35, hold=60, after=None)
+    assert [entry["event"] for entry in held] == [VACUUM_HELD, RETENTION_CHANGED]
+    assert says(table) == days(7, 60)
+    assert sorted(table.path.rglob("*.parquet")) == files
+    late = vacuums(tmp_path, days=35, hold=60, after=None)
+    assert late.next([PATH], [PATH]) is None  # its day begins
+    late._clock.advance(86_400)  # type: ignore[attr-defined]
+    assert late.next([PATH], [PATH]) == PATH
+    assert vacuums(tmp_path, days=35, after=None).next([PATH], [PATH]) is None
 
 
 def test_a_damaged_record_holds_everything(table: FeedTable, tmp_path: Path) -> None:
@@ -144,6 +204,7 @@ def test_status_gives_the_time_that_is_left(table: FeedTable, tmp_path: Path) ->
     assert (state.behind, state.left_seconds, state.is_late) == (0, None, False)
 
 
+@pytest.mark.clause("CF-062")
 def test_the_settings_are_read(tmp_path: Path) -> None:
     path = tmp_path / "mirrorlake.yaml"
     path.write_text("name: a\nroot: b\nmirror: {subscription_days: 2, subscription_warning: 0.5}\n")
@@ -152,7 +213,7 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
 
 
 def says(table: FeedTable) -> tuple[timedelta, timedelta]:
-    keeps = KeepTimes.of(TableLog(table.path).snapshot().properties)
+    keeps = RetentionTimes.of(TableLog(table.path).snapshot().properties)
     return keeps.files, keeps.log
 
 
@@ -173,7 +234,7 @@ def test_a_table_says_how_long_it_is_kept_by_the_setting(tmp_path: Path) -> None
     for version in table.log.versions():
         for action in table.log.actions(version):
             if described := action.get("metaData"):
-                keeps = KeepTimes.of(described["configuration"])
+                keeps = RetentionTimes.of(described["configuration"])
                 assert keeps.files <= keeps.log
 
 
@@ -203,7 +264,7 @@ def test_the_table_is_kept_for_longer_while_a_reader_holds_it(
 
 @pytest.mark.clause("CF-187")
 def test_a_lowered_retention_waits_for_a_reader_too(table: FeedTable, tmp_path: Path) -> None:
-    sixty = KeepTimes(*days(60, 60)).properties()
+    sixty = RetentionTimes(*days(60, 60)).properties()
     ours = {KEEPS: ", ".join(sixty.values())}
     LogTables(LocalStore(tmp_path)).set_properties(PATH, sixty | ours)
     entry, change = vacuum(tmp_path, days=10, after=7)
@@ -214,7 +275,7 @@ def test_a_lowered_retention_waits_for_a_reader_too(table: FeedTable, tmp_path: 
 
 
 def test_a_checkpoint_keeps_what_a_table_with_another_time_needs(tmp_path: Path) -> None:
-    table = FeedTable(tmp_path / PATH, **KeepTimes(timedelta(days=90)).properties())
+    table = FeedTable(tmp_path / PATH, **RetentionTimes(timedelta(days=90)).properties())
     table.change((INSERT, (1, "a")))
     table.change((DELETE, (1, None)))
     month = datetime.now(UTC).timestamp() + 30 * 86_400

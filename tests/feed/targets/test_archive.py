@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirrorlake import FeedError, FeedTargetError, UsageError, archive
+from mirrorlake import FeedError, FeedTargetError, UsageError, archive, read_feed
 from mirrorlake.app.targets.target_status import targets_of
 from mirrorlake.config import Project
 from mirrorlake.feed.archive.settings import ArchiveSettings
 from mirrorlake.feed.targets.settings import TargetSettings
+from mirrorlake.mirror.compaction.small_files import SMALLEST
 from mirrorlake.model import types
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import Column, Schema, TableId
 from tests.delta.handmade import HandmadeTable
 from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, UPDATE, FeedTable, time_of
@@ -31,7 +34,7 @@ def orders(tmp_path: Path) -> FeedTable:
     return table
 
 
-def told(target: Path, *names: str) -> list[tuple[Any, ...]]:
+def stored_rows(target: Path, *names: str) -> list[tuple[Any, ...]]:
     table = HandmadeTable(target)
     at = [table.schema.schema.names.index(name) for name in names]
     return sorted((tuple(row[i] for i in at) for row in table.rows()), key=repr)
@@ -44,13 +47,13 @@ CHANGES = [
     (2, "b", "delete", 3),
     (2, "b", "insert", 1),
 ]
-TOLD = ("id", "name", "change_type", "commit_version")
+COLUMNS = ("id", "name", "change_type", "commit_version")
 
 
 def as_of(target: Path, version: int, snapshot: int = -1) -> Counter[tuple[Any, ...]]:
     """The table as the archive tells it: rows of the snapshot, and changes after it (CF-196)."""
     rows: Counter[tuple[Any, ...]] = Counter()
-    for *row, kind, at, origin in told(target, "id", "name", *TOLD[2:], "origin"):
+    for *row, kind, at, origin in stored_rows(target, "id", "name", *COLUMNS[2:], "origin"):
         if origin == "snapshot" or snapshot < at <= version:
             rows[tuple(row)] += 1 if kind in {"insert", "update_postimage"} else -1
     assert not -rows
@@ -61,11 +64,14 @@ def as_of(target: Path, version: int, snapshot: int = -1) -> Counter[tuple[Any, 
 def test_it_has_every_change_under_other_names(orders: FeedTable, tmp_path: Path) -> None:
     (report,) = archive(orders.path, tmp_path / "a")
     assert (report.covered, report.inserted) == (3, 5)
-    assert told(tmp_path / "a", *TOLD) == CHANGES
-    times = {(row[0], row[1]) for row in told(tmp_path / "a", "commit_version", "commit_timestamp")}
+    assert stored_rows(tmp_path / "a", *COLUMNS) == CHANGES
+    times = {
+        (row[0], row[1])
+        for row in stored_rows(tmp_path / "a", "commit_version", "commit_timestamp")
+    }
     assert times == {(n, time_of(n)) for n in (1, 2, 3)}
     table_id = orders.log.snapshot().metadata["id"]
-    assert set(told(tmp_path / "a", "origin", "source_id")) == {("change", table_id)}
+    assert set(stored_rows(tmp_path / "a", "origin", "source_id")) == {("change", table_id)}
     # With other names it can have a feed itself.
     assert HandmadeTable(tmp_path / "a").log.snapshot().properties["delta.enableChangeDataFeed"]
 
@@ -79,7 +85,7 @@ def test_a_name_that_is_a_column_is_refused_before_anything_is_written(tmp_path:
         archive(table.path, tmp_path / "a")
     assert not (tmp_path / "a").exists()
     archive(table.path, tmp_path / "a", names={"origin": "row_origin"})
-    assert told(tmp_path / "a", "Origin", "row_origin") == [("here", "change")]
+    assert stored_rows(tmp_path / "a", "Origin", "row_origin") == [("here", "change")]
     for names in ({"origin": "change_type"}, {"origin": "_change_type"}, {"colour": "c"}):
         with pytest.raises(UsageError):
             archive(table.path, tmp_path / "b", names=names)
@@ -92,7 +98,7 @@ def test_it_has_every_change_once_however_often_it_runs(
 ) -> None:
     for last in (*cuts, None, None):
         archive(orders.path, tmp_path / "a", to_version=last)
-    assert told(tmp_path / "a", *TOLD) == CHANGES
+    assert stored_rows(tmp_path / "a", *COLUMNS) == CHANGES
     log = HandmadeTable(tmp_path / "a").log
     assert [n for app, n in log.snapshot().transactions.items() if "feed" in app] == [3]
     said = [a["commitInfo"] for v in log.versions() for a in log.actions(v) if "commitInfo" in a]
@@ -113,7 +119,7 @@ def test_it_rebuilds_the_table_as_of_each_version(orders: FeedTable, tmp_path: P
     for version, rows in expected.items():
         assert as_of(tmp_path / "whole", version) == rows
         assert as_of(tmp_path / "late", version, 1) == rows
-    origins = Counter(told(tmp_path / "late", "origin", "commit_version"))
+    origins = Counter(stored_rows(tmp_path / "late", "origin", "commit_version"))
     # The changes of the first version are there beside its rows.
     assert origins == {("snapshot", 1): 2, ("change", 1): 2, ("change", 2): 2, ("change", 3): 1}
 
@@ -129,10 +135,10 @@ def test_a_gap_stops_it_until_it_is_accepted_and_recorded(
     orders.change((INSERT, (4, "d")))
     with pytest.raises(FeedError, match=r"version 4 to 5 were not recorded.*accept_gap"):
         archive(orders.path, tmp_path / "a")
-    assert told(tmp_path / "a", *TOLD) == CHANGES
+    assert stored_rows(tmp_path / "a", *COLUMNS) == CHANGES
     archive(orders.path, tmp_path / "a", accept_gap=True)
     archive(orders.path, tmp_path / "a")
-    assert told(tmp_path / "a", *TOLD) == CHANGES
+    assert stored_rows(tmp_path / "a", *COLUMNS) == CHANGES
     assert as_of(tmp_path / "a_2", 7, 6) == {(1, "c"): 1, (3, "lost"): 1, (4, "d"): 1}
     parts = parts_of(orders, tmp_path / "a")
     assert parts == [("a", 0, 3, None), ("a_2", 6, 7, (4, 5))]
@@ -157,13 +163,13 @@ def test_added_columns_are_added_and_another_change_begins_another_table(tmp_pat
     table.describe(wide)
     _put(table, (2, "b", "new"))
     archive(table.path, target)
-    assert told(target, "id", "note") == [(1, None), (2, "new")]
+    assert stored_rows(target, "id", "note") == [(1, None), (2, "new")]
     table.describe(Schema.of([*SHAPE.schema, Column("remark", types.STRING)]))
     _put(table, (3, "c", "x"))
     reports = archive(table.path, target)
     assert [(Path(r.target).name, r.covered) for r in reports] == [("a_2", 5)]
-    assert told(target, "id", "note") == [(1, None), (2, "new")]
-    found = told(tmp_path / "a_2", "id", "origin", "commit_version")
+    assert stored_rows(target, "id", "note") == [(1, None), (2, "new")]
+    found = stored_rows(tmp_path / "a_2", "id", "origin", "commit_version")
     assert found == [(1, "snapshot", 4), (2, "snapshot", 4), (3, "change", 5)]
     _put(table, (4, "d", "y"))
     archive(table.path, target)
@@ -184,3 +190,31 @@ def test_another_target_of_the_same_name_is_left_alone(orders: FeedTable, tmp_pa
     orders.change((INSERT, (9, "x")))
     with pytest.raises(FeedTargetError, match="it is a history of type 2, and not an archive"):
         archive(orders.path, tmp_path / "h")
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.clause("CF-095", "CF-193")
+def test_many_small_commits_leave_few_files_whatever_is_killed(tmp_path: Path) -> None:
+    orders, target = FeedTable(tmp_path / "orders"), tmp_path / "a"
+    points = [CrashPoint.FILES_COMPACTED, CrashPoint.COMPACTION_COMMITTED]
+    killed_at: list[CrashPoint] = []
+
+    def die(reached: CrashPoint) -> None:
+        if reached in points:
+            points.remove(reached)
+            killed_at.append(reached)
+            raise Killed
+
+    for number in range(40):
+        orders.change((INSERT, (number, "a")))
+        with suppress(Killed):
+            archive(orders.path, target, reached=die)
+    assert len(killed_at) == 2
+    log = HandmadeTable(target).log.snapshot()
+    assert len(log.files) < 2 * SMALLEST
+    assert sorted(stored_rows(target, *COLUMNS)) == [(n, "a", "insert", n + 1) for n in range(40)]
+    feed = read_feed(target, from_beginning=True).to_arrow()
+    assert sorted(feed["id"].to_pylist()) == list(range(40))

@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlake import FeedError, FeedTargetError, TargetReport, UsageError, history, replay
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.write.rewrite import rewrite, written
+from mirrorlake.delta.write.rewrite import rewrite, write_data_files
 from mirrorlake.feed.targets.target import TargetTable
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema
@@ -40,7 +40,7 @@ def filled(orders: FeedTable) -> FeedTable:
     return orders
 
 
-def told(target: Path) -> list[tuple[Any, ...]]:
+def stored_rows(target: Path) -> list[tuple[Any, ...]]:
     return sorted(HandmadeTable(target).rows(), key=repr)
 
 
@@ -48,7 +48,7 @@ def built(table: FeedTable, **asked: Any) -> list[tuple[Any, ...]]:
     """The rows of a history of its own."""
     target = table.path.parent / f"history-{len(list(table.path.parent.iterdir()))}"
     history(table.path, target, **asked)
-    return told(target)
+    return stored_rows(target)
 
 
 @pytest.mark.clause("CF-203", "CF-205", "CF-204", "CF-074")
@@ -77,7 +77,7 @@ def test_a_flag_stays_with_the_last_row_until_the_key_comes_back(
     target = tmp_path / "flagged"
     for last, expected in ((3, (1, "c", True)), (4, (1, "d", False))):
         history(filled.path, target, type=1, deletes="flag", to_version=last)
-        assert told(target) == [expected, (2, "b", False)]
+        assert stored_rows(target) == [expected, (2, "b", False)]
 
 
 @pytest.mark.clause("CF-198")
@@ -87,7 +87,7 @@ def test_a_delete_and_an_insert_in_one_version_are_an_update(orders: FeedTable) 
     # As apply mode `replace` leaves it: the file goes, another comes, and no change file tells it.
     (old,) = orders.files
     row = told_apart.empty_table().from_pylist([{"id": 1, "name": "b"}], told_apart)
-    new = written(orders.path, orders.schema, row, ["id"])
+    new = write_data_files(orders.path, orders.schema, row, ["id"])
     gone = {"path": old["path"], "dataChange": True, "deletionTimestamp": 1}
     orders.commit([{"remove": gone}, *new])
     assert built(orders) == [(1, "a", 1, 2, False), (1, "b", 2, None, False)]
@@ -107,7 +107,7 @@ def _change_file(table: FeedTable, rows: list[tuple[Any, ...]]) -> list[dict[str
     """The actions of a commit that tells these changes; its data files are not looked at."""
     import pyarrow as pa
 
-    from mirrorlake.delta.write.rewrite import told as changed
+    from mirrorlake.delta.write.rewrite import write_changes as changed
 
     schema = arrow_schema(SHAPE.schema)
     images = pa.Table.from_pylist([{"id": r[0], "name": r[1]} for r in rows], schema)
@@ -162,14 +162,14 @@ def test_a_range_that_is_applied_is_not_applied_again(
 ) -> None:
     target = tmp_path / "h"
     history(filled.path, target, type=type_, to_version=2)
-    rows, version = told(target), HandmadeTable(target).log.snapshot().version
+    rows, version = stored_rows(target), HandmadeTable(target).log.snapshot().version
     again = history(filled.path, target, type=type_, from_version=0, to_version=2)
-    assert (again.commits, again.version, told(target)) == (0, version, rows)
+    assert (again.commits, again.version, stored_rows(target)) == (0, version, rows)
     with pytest.raises(FeedTargetError, match="up to version 2, so that version 4"):
         history(filled.path, target, type=type_, from_version=4)
     partly = history(filled.path, target, type=type_, from_version=1)
     assert (partly.commits, partly.covered) == (1, 4)
-    assert told(target) == built(filled, type=type_)
+    assert stored_rows(target) == built(filled, type=type_)
 
 
 @pytest.mark.clause("CF-201")
@@ -189,11 +189,11 @@ def test_one_of_two_builders_is_faster_and_nothing_is_doubled(
     monkeypatch.setattr(TargetTable, "commit", slower)
     report = history(filled.path, target)
     assert (report.commits, report.covered) == (0, 4)
-    assert told(target) == built(filled)
+    assert stored_rows(target) == built(filled)
 
 
 @pytest.mark.clause("CF-206")
-def test_a_column_tells_the_current_row(filled: FeedTable) -> None:
+def test_a_column_marks_the_current_row(filled: FeedTable) -> None:
     rows = built(filled, current=True)
     assert {(row[1], row[4]) for row in rows} == {
         ("a", False),
@@ -218,7 +218,7 @@ def test_other_columns_than_tracked_ones_are_written_over(tmp_path: Path, in_run
     put((1, "a", "y"), (2, "b", "x"))  # of 1 an untracked column, of 2 nothing
     put((1, "c", "y"), (2, "b", "z"))
     history(table.path, tmp_path / "h", track=["name"])
-    assert told(tmp_path / "h") == [
+    assert stored_rows(tmp_path / "h") == [
         (1, "a", "y", 1, 3, False),
         (1, "c", "y", 3, None, False),
         (2, "b", "z", 1, None, False),
@@ -265,7 +265,7 @@ def test_a_table_whose_first_changes_are_gone_begins_with_a_snapshot(tmp_path: P
 
 
 @pytest.mark.clause("CF-204")
-def test_intervals_are_told_as_it_is_wished(tmp_path: Path) -> None:
+def test_intervals_have_the_chosen_unit(tmp_path: Path) -> None:
     table = FeedTable(tmp_path / "t")
     noon = datetime(2026, 11, 23, 12, tzinfo=UTC)
     table.change((INSERT, (1, "a")), position="0/A:1", source_time=noon)
@@ -284,6 +284,19 @@ def test_intervals_are_told_as_it_is_wished(tmp_path: Path) -> None:
             built(table, bounds=bounds)
 
 
+@pytest.mark.clause("CF-204")
+def test_a_snapshot_has_the_position_of_the_batch_before(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / "t")
+    table.change((INSERT, (1, "a")), position="0/A:1")
+    table.record(is_on=True)  # as a vacuum or another property, a commit that names no source
+    table.record(is_on=True)
+    assert built(table, bounds="source_position", from_latest=True) == [
+        (1, "a", "0/A:1", None, True)
+    ]
+    with pytest.raises(FeedTargetError, match="version 0 of its source does not name"):
+        built(table, bounds="source_position", from_version=0, to_version=0)
+
+
 @pytest.mark.clause("CF-204", "CF-205", "CF-211")
 @pytest.mark.parametrize("runs", [(), (1, 2, 3)])
 def test_versions_of_one_time_stay_in_their_order(tmp_path: Path, runs: tuple[int, ...]) -> None:
@@ -295,7 +308,7 @@ def test_versions_of_one_time_stay_in_their_order(tmp_path: Path, runs: tuple[in
     for last in (*runs, None):
         history(table.path, target, bounds="source_time", to_version=last)
     # The time of version 3 is before that of version 2, and counts as the same.
-    assert told(target) == [
+    assert stored_rows(target) == [
         (1, "a", noon, noon, False),
         (1, "b", noon, noon, False),
         (1, "c", noon, None, False),
@@ -313,7 +326,7 @@ def test_an_added_column_is_added_and_another_change_stops(tmp_path: Path, type_
     history(table.path, target, type=type_)
     names = HandmadeTable(target).schema.schema.names
     at = names.index("note")
-    assert sorted((row[0], row[at]) for row in told(target)) == [(1, None), (2, "new")]
+    assert sorted((row[0], row[at]) for row in stored_rows(target)) == [(1, None), (2, "new")]
     renamed = Schema.of([*SHAPE.schema, Column("remark", types.STRING)])
     table.describe(renamed)
     _put(table, (3, "c", "x"))
@@ -328,7 +341,7 @@ def test_changes_before_another_schema_are_applied_and_then_it_stops(tmp_path: P
     table.describe(SHAPE.schema)
     with pytest.raises(FeedTargetError, match="version 2 of its source changed column note"):
         history(table.path, target)
-    assert told(target) == [(1, "a", "x", 1, None, False)]
+    assert stored_rows(target) == [(1, "a", "x", 1, None, False)]
 
 
 @pytest.mark.clause("CF-210")
@@ -440,7 +453,7 @@ def test_a_table_that_is_something_else_is_left_alone(filled: FeedTable, tmp_pat
     other.change((INSERT, (1, "mine")))
     with pytest.raises(FeedTargetError, match="not built from a change feed"):
         history(filled.path, other.path)
-    assert told(other.path) == [(1, "mine")]
+    assert stored_rows(other.path) == [(1, "mine")]
 
 
 def _undo(target: Path) -> None:
@@ -509,12 +522,12 @@ def test_many_small_commits_leave_few_files_and_checkpoints(tmp_path: Path) -> N
     for n in range(55):
         table.change((UPDATE, (n % 7, str(n))))
         reports.append(history(table.path, target))
-    assert len(told(target)) == 55
+    assert len(stored_rows(target)) == 55
     log = HandmadeTable(target).log
     assert len(log.snapshot().files) <= 32
     assert (target / "_delta_log" / checkpoint.LAST).exists()
     assert [r.commits for r in reports] == [1] * 55
-    assert told(target) == built(table)
+    assert stored_rows(target) == built(table)
 
 
 def test_the_commit_says_which_versions_it_covers(filled: FeedTable, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mirrorlake import history
 from mirrorlake.delta.write.rewrite import rewrite
+from mirrorlake.mirror.compaction import small_files
 from tests.delta.handmade import HandmadeTable
 from tests.delta.write.test_rewrite import net_of
 from tests.feed.test_random_histories import FOR_EVER, compacted
@@ -84,7 +85,9 @@ def test_a_history_holds_each_version_however_it_was_cut(
     found: tuple[Shape, list[Landing], list[bool]], cuts: set[int], start: int | None
 ) -> None:
     shape, landings, compactions = found
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(small_files, "FANOUT", 2)  # histories are compacted again and again
+        patched.setattr(small_files, "SMALLEST", 2)
         source = Source(Path(folder), shape)
         for landing, is_compacted in zip(landings, compactions, strict=True):
             if not source.land(landing, is_compacted=is_compacted):

@@ -38,7 +38,7 @@ def killed_at(passage: int) -> object:
     return reached
 
 
-def told_by(path: Path) -> list[Counter[object]]:
+def changes_of(path: Path) -> list[Counter[object]]:
     """What each commit that changed rows tells, without versions and times."""
     feed = feed_of(path)
     return [feed[version] for version in sorted(feed) if feed[version]]
@@ -69,8 +69,8 @@ def test_a_chain_of_copies_is_the_first_table(
                 _copied(one, two, shape, kills, None)
                 assert counted(HandmadeTable(two).rows()) == source.versions[last]
         if start is None and begun is not None:
-            assert told_by(one) == told_by(source.table.path)
-            assert told_by(two) == told_by(source.table.path)
+            assert changes_of(one) == changes_of(source.table.path)
+            assert changes_of(two) == changes_of(source.table.path)
 
 
 def _copied(source: Path, target: Path, shape: Shape, kills: list[int], begin: int | None) -> None:
@@ -83,13 +83,13 @@ def _copied(source: Path, target: Path, shape: Shape, kills: list[int], begin: i
 
 
 @pytest.mark.clause("CF-214")
-def test_a_key_that_was_deleted_and_inserted_in_one_version_is_told_so(tmp_path: Path) -> None:
+def test_a_key_deleted_and_inserted_in_one_version_has_both_changes(tmp_path: Path) -> None:
     source, row = Source(tmp_path, SHAPE), (1, "a")
     for is_truncated in (False, True):
         source.land(Landing(((Change(Marker.UPSERT, row),),), is_truncated), is_compacted=False)
     _copied(source.table.path, tmp_path / "copy", SHAPE, [], None)
-    assert told_by(source.table.path)[-1].keys() == {("delete", row), ("insert", row)}
-    assert told_by(tmp_path / "copy") == told_by(source.table.path)
+    assert changes_of(source.table.path)[-1].keys() == {("delete", row), ("insert", row)}
+    assert changes_of(tmp_path / "copy") == changes_of(source.table.path)
 
 
 @pytest.mark.clause("CF-212", "CF-213")

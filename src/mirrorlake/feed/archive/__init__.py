@@ -1,1 +1,1 @@
-"""Archives: every change that a table has had, for ever (section 13 of the specification)."""
+"""Archives: every change that a table has ever had (section 13 of the specification)."""

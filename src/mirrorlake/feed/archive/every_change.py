@@ -1,7 +1,7 @@
-"""Archives: the rows of the feed, one after another, and nothing is ever taken away (CF-064).
+"""Archives: append-only tables of the rows of the feed (CF-064).
 
-Invariant (CF-196): the rows of the snapshot that an archive began with, if it did, and the changes
-after it up to a version are the table as of that version.
+Invariant (CF-196): the rows of the archive's initial snapshot, if any, and the later changes up to
+a version together give the table as of that version.
 """
 
 from __future__ import annotations
@@ -34,31 +34,35 @@ KIND = "an archive"
 
 @dataclass(frozen=True, slots=True)
 class EveryChange:
-    """A `TargetKind`. Each row carries the Delta id of its source (CF-192)."""
+    """A `TargetKind`. Each row contains the Delta id of its source (CF-192)."""
 
-    asked: ArchiveSettings
+    options: ArchiveSettings
     kind: str = KIND
     portion_rows: int = PORTION_ROWS
     needs_key: bool = False
 
     def settings(self, key: Sequence[str]) -> Mapping[str, Any]:  # noqa: ARG002  (of the contract)
-        return {"names": dict(self.asked.names)}
+        return {"names": dict(self.options.names)}
 
     def properties(self, key: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002  (of the contract)
         return {}
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
-        return target_columns(source, self.asked.columns, key, where)
+        return target_columns(source, self.options.columns, key, where)
+
+    def sought(self, key: Sequence[str]) -> list[str]:  # noqa: ARG002  (of the contract)
+        return [self.options.name("commit_version")]
 
     def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
-        """The rows as of a version, and its changes, which no portion after it brings."""
-        told: dict[str, Any] = {
+        """Write the rows as of a version, and the changes of that version, which no later portion
+        contains."""
+        values: dict[str, Any] = {
             "change_type": INSERT,
             "commit_version": version,
             "commit_timestamp": basis.source.time(version),
             ORIGIN: SNAPSHOT,
         }
-        blocks = (own_columns(some, basis.schema, self._own(basis, told)) for some in rows)
+        blocks = (own_columns(some, basis.schema, self._own(basis, values)) for some in rows)
         feed = basis.source.feed(version, version)
         changes = (self._changes(basis, commit.rows) for commit in feed)
         return self._appended(basis, chain(blocks, changes))
@@ -68,17 +72,16 @@ class EveryChange:
         return self._appended(basis, changes)
 
     def _changes(self, basis: Basis, rows: pa.Table) -> pa.Table:
-        told = {
+        values = {
             usual: rows[feed].combine_chunks() for usual, (feed, _kind) in COLUMNS.items() if feed
         }
-        return own_columns(rows, basis.schema, self._own(basis, {**told, ORIGIN: CHANGE}))
+        return own_columns(rows, basis.schema, self._own(basis, {**values, ORIGIN: CHANGE}))
 
-    def _own(self, basis: Basis, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of the columns of the archive, by their names in it."""
-        values = {SOURCE_ID: basis.source_id, **told}
-        return {self.asked.name(usual): value for usual, value in values.items()}
+    def _own(self, basis: Basis, feed_values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the archive's own columns, by name in the archive."""
+        values = {SOURCE_ID: basis.source_id, **feed_values}
+        return {self.options.name(usual): value for usual, value in values.items()}
 
     def _appended(self, basis: Basis, blocks: Iterable[pa.Table]) -> TargetChanges:
-        sought = [self.asked.name("commit_version")]
-        actions = append(basis.table.folder, basis.schema, blocks, sought)
+        actions = append(basis.table.folder, basis.schema, blocks, self.sought(basis.key))
         return TargetChanges(actions, sum(records(action["add"]) or 0 for action in actions))

@@ -1,7 +1,7 @@
-"""The tables of an archive: one follows another where the source changed its columns, or where
-changes were lost.
+"""The tables of an archive: a new one starts when the source changes its columns, or when changes
+are lost.
 
-The first has the name of the archive; the next ones have it with `_2`, `_3` and so on. Each begins
+The first table has the name of the archive; the next ones append `_2`, `_3` and so on. Each starts
 with the rows of the version that made it necessary.
 """
 
@@ -21,7 +21,8 @@ ACCEPT = "Pass accept_gap=True or --accept-gap to go on after it: the gap is the
 
 
 class Archive:
-    """The archive at a location. part: opens the table of a location; builder: builds it."""
+    """The archive at a location. table: opens the table at a location; builder: creates its
+    builder."""
 
     def __init__(
         self,
@@ -34,9 +35,9 @@ class Archive:
         self._table, self._builder = table, builder
 
     def build(self, request: BuildRequest, *, accept_gap: bool = False) -> list[TargetReport]:
-        """Cover what the source has now. Returns a report for each table that was built.
+        """Cover all current changes of the source. Returns a report for each table that was built.
 
-        Raises FeedError, where it is not accepted also for a gap (CF-194), FeedTargetError,
+        Raises FeedError, also for a gap unless it is accepted (CF-194), FeedTargetError,
         Unavailable.
         """
         number = max((n for n, _state in self._states()), default=1)
@@ -63,13 +64,12 @@ class Archive:
             request = replace(request, begin=begin, from_latest=False, gap=gap)
 
     def _gap(self, state: TargetState, error: FeedError) -> tuple[int, int] | None:
-        """The versions that are missing after the last one that is covered, where something can be
-        read after them."""
+        """The versions that are missing after the last covered one, if later ones can be read."""
         if error.reason not in LOST or state.built is None:
             return None
         feed = self._source.feed(state.recorded + 1, accept_gap=True)
         missing = next((gap for gap in feed.gaps if gap.first == state.recorded + 1), None)
-        later = [one for one in feed.ranges if missing and one.first > missing.last]
+        later = [part for part in feed.ranges if missing and part.first > missing.last]
         return (missing.first, later[0].first - 1) if missing and later else None
 
     def _states(self) -> Iterator[tuple[int, TargetState]]:
@@ -80,5 +80,5 @@ class Archive:
 
 
 def part_name(archive: str, number: int) -> str:
-    """The name or location of the n-th table of an archive, from 1 on."""
+    """The name or location of the n-th table of an archive, from 1."""
     return archive if number == 1 else f"{archive}_{number}"

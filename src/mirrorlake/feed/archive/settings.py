@@ -1,4 +1,4 @@
-"""What an archive is asked to be."""
+"""The settings of an archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirrorlake.model.types import DataType
 
 ORIGIN, SOURCE_ID = "origin", "source_id"
 CHANGE, SNAPSHOT = "change", "snapshot"
-"""Whether a row of an archive tells a change, or was there when the archive began (CF-192)."""
+"""Whether a row of an archive is a change or a row of the initial snapshot (CF-192)."""
 
 COLUMNS: Mapping[str, tuple[str, DataType]] = MappingProxyType(
     {
@@ -27,13 +27,13 @@ COLUMNS: Mapping[str, tuple[str, DataType]] = MappingProxyType(
         SOURCE_ID: ("", types.STRING),
     }
 )
-"""The columns of an archive beside those of its source, by their usual names: the column of the
-feed that each takes its values from, and its type."""
+"""The archive's own columns, by default name: the column of the feed with its values, and its
+type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """names: other names of columns, by the usual ones (CF-190)."""
+    """Settings of an archive. names: other names of columns, by default name (CF-190)."""
 
     names: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What the intervals of a history are told in: versions, times or positions (CF-204)."""
+"""The bounds of a history's intervals: versions, times or positions (CF-204)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class CommitBounds:
-    """values: one for each commit; clock: the latest time, in microseconds, for the next ones."""
+    """Bounds of commits. values: one per commit; clock: the latest time, in microseconds, for the
+    next ones."""
 
     values: pa.Array
     clock: int | None = None
@@ -31,15 +32,17 @@ def bounds_of(
     basis: Basis,
     commits: Sequence[tuple[int, datetime | None]],
 ) -> CommitBounds:
-    """The bound of each commit, given by version and time, ascending by version.
+    """The bound of each commit, given by version and time, ascending by version. A commit without a
+    time is the version of a snapshot: its rows are of the newest batch up to it, because later
+    commits, such as a vacuum, have no source position.
 
-    A time that is before that of an earlier version counts as that one: intervals never overlap,
-    and versions of one time stay in their order. Raises FeedTargetError for a commit that does not
-    name its source.
+    A time earlier than that of a previous version is replaced by that time: intervals never
+    overlap, and versions with equal times keep their order. Raises FeedTargetError for a commit
+    without its source position or time.
     """
     if kind is IntervalBounds.VERSION:
         return CommitBounds(pa.array([version for version, _time in commits], pa.int64()))
-    values = [_told(kind, version, time, basis) for version, time in commits]
+    values = [_bound_of(kind, version, time, basis) for version, time in commits]
     if kind is IntervalBounds.SOURCE_POSITION:
         return CommitBounds(pa.array(values, pa.string()))
     latest = -(1 << 62) if basis.state.built is None else basis.state.clock
@@ -50,10 +53,12 @@ def bounds_of(
     return CommitBounds(pa.array(micros, pa.int64()).cast(arrow_type(kind.type)), latest)
 
 
-def _told(kind: IntervalBounds, version: int, time: datetime | None, basis: Basis) -> Any:
+def _bound_of(kind: IntervalBounds, version: int, time: datetime | None, basis: Basis) -> Any:
     if kind is IntervalBounds.COMMIT_TIME:
         return time or basis.source.time(version)
-    batch = batch_of(version, basis.source.commit_info(version))
+    batch, at = None, version
+    while batch is None and at >= (0 if time is None else version):
+        batch, at = batch_of(at, basis.source.commit_info(at)), at - 1
     found = batch and (batch.source_time if kind is IntervalBounds.SOURCE_TIME else batch.position)
     if not found:
         raise FeedTargetError(

@@ -1,8 +1,9 @@
-"""What changes mean for the intervals of a history of type 2; nothing is read or written here.
+"""Computes the effect of changes on the intervals of a history of type 2, without I/O.
 
 Invariants: the intervals of a key do not overlap, at most one of them is open, and the open one is
-the row that the source has (CF-203, CF-205). How the changes are cut into calls does not matter
-(CF-211): a run of changes that opens no interval ends in the same row in one call or in several.
+the row that the source has (CF-203, CF-205). The result does not depend on how changes are divided
+into calls (CF-211): a run of changes that opens no interval ends in the same row in one call or in
+several.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from mirrorlake.model.arrow import contiguous, taken
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """The open rows of the keys that had one before the changes. rows: of the history, all of its
-    columns; key: int64, the key of each; once."""
+    """The open rows of keys before the changes.
+
+    rows: of the history, with all of its columns.
+    key: int64, the key of each row, distinct.
+    """
 
     rows: pa.Table
     key: np.ndarray
@@ -30,8 +34,12 @@ class OpenRows:
 
 @dataclass(frozen=True, slots=True)
 class IntervalRows:
-    """What is to be done: replaced: bool, which of the open rows go; rows: come, with all columns
-    of the history; opened, closed: how many intervals of the history begin and end by it."""
+    """The effect of changes.
+
+    replaced: bool, which of the open rows are deleted.
+    rows: new rows, with all columns of the history.
+    opened, closed: how many intervals start and end.
+    """
 
     replaced: np.ndarray
     rows: pa.Table
@@ -42,8 +50,11 @@ class IntervalRows:
 def intervals(
     held: OpenRows, changes: KeyedChanges, bound: pa.Array, track: Sequence[str] | None
 ) -> IntervalRows:
-    """Carry changes into intervals. bound: of each commit of the changes, what an interval that it
-    opens or ends is told in; track: the columns whose change opens one, all without."""
+    """Apply changes to intervals.
+
+    bound: for each commit of the changes, the bound of intervals that it opens or ends.
+    track: the columns whose change opens an interval; None for all.
+    """
     data = changes.rows.column_names
     states = pa.concat_tables([held.rows.select(data).cast(changes.rows.schema), changes.rows])
     own = held.rows.num_rows
@@ -61,7 +72,7 @@ def intervals(
     starts = np.flatnonzero(begins)
     if not len(starts):
         return IntervalRows(np.zeros(own, bool), held.rows, 0, 0)
-    # A run begins with each of them, and lasts to the next one.
+    # Each of them starts a run, which lasts until the next one.
     final = np.append(starts[1:], len(key)) - 1
     ends = np.zeros(len(starts), bool)
     ends[:-1] = follows[starts[1:]]
@@ -90,13 +101,13 @@ def intervals(
 
 
 def _differ(
-    states: pa.Table, one: np.ndarray, other: np.ndarray, columns: Sequence[str] | None
+    states: pa.Table, first: np.ndarray, second: np.ndarray, columns: Sequence[str] | None
 ) -> np.ndarray:
-    """Whether two rows differ in some columns: bool. A number of -1 is no row."""
+    """Whether two rows differ in some columns: bool. -1 means no row."""
     code = codes.encode(states if columns is None else states.select(list(columns))).code
     if not len(code):
-        return np.zeros(len(one), bool)
-    found: np.ndarray = (one >= 0) & (other >= 0) & (code[one] != code[other])
+        return np.zeros(len(first), bool)
+    found: np.ndarray = (first >= 0) & (second >= 0) & (code[first] != code[second])
     return found
 
 
@@ -105,7 +116,7 @@ def _or_null(numbers: np.ndarray) -> pa.Array:
 
 
 def _starts(held: OpenRows, bound: pa.Array, state: np.ndarray, rank: np.ndarray) -> pa.Array:
-    """Where the interval of each row starts: as before, or with the commit that opens it."""
+    """The start of each row's interval: unchanged, or the commit that opens it."""
     both = pa.concat_arrays([contiguous(held.rows[START_AT]), bound])
     return both.take(pa.array(np.where(rank < 0, state, held.rows.num_rows + rank)))
 

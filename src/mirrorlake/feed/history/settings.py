@@ -1,4 +1,4 @@
-"""What a history is asked to be."""
+"""The settings of a history."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from mirrorlake.model import types
 from mirrorlake.model.types import DataType
 
 START_AT, END_AT = "__START_AT", "__END_AT"
-"""From when on, and until when, a row was what it is: start included, end excluded (CF-205)."""
+"""The bounds of the interval in which a row was valid: start inclusive, end exclusive (CF-205)."""
 
 IS_CURRENT = "__IS_CURRENT"
 FROM_SNAPSHOT = "__FROM_SNAPSHOT"
-"""True for a row that was there when the history began: it may be older (CF-208)."""
+"""True for a row that existed when the history began: it may be older (CF-208)."""
 
 IS_DELETED = "__IS_DELETED"
 
 
 class HistoryType(IntEnum):
-    """Of slowly changing dimensions: the newest row of each key, or every row it had."""
+    """The type of slowly changing dimension: the newest row of each key, or every row it had."""
 
     NEWEST = 1
     INTERVALS = 2
 
 
 class Deletes(StrEnum):
-    """What a deletion does in a history of type 1."""
+    """The effect of a deletion in a history of type 1."""
 
     REMOVE = "remove"
     FLAG = "flag"
 
 
 class IntervalBounds(StrEnum):
-    """What `__START_AT` and `__END_AT` hold (CF-204)."""
+    """The content of `__START_AT` and `__END_AT` (CF-204)."""
 
     VERSION = "version"
     COMMIT_TIME = "commit_time"
@@ -55,7 +55,7 @@ class IntervalBounds(StrEnum):
 
 
 class HistoryArguments(TypedDict, total=False):
-    """What a caller may ask of a history, by name."""
+    """The arguments of a history, by name."""
 
     type: Literal[1, 2]
     key: Sequence[str] | None
@@ -72,9 +72,11 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class HistorySettings:
     """A history of type 1 or 2.
 
-    key: columns that identify a row; those of the mirrored table without. deletes: of type 1 (CF-
-    197). Of type 2: track, the columns whose change opens an interval, all without (CF-207);
-    bounds: what intervals are told in; current: whether a column tells the current row (CF-206).
+    key: columns that identify a row; by default those of the mirrored table.
+    deletes: for type 1 (CF-197).
+    track: for type 2, the columns whose change opens an interval; by default all (CF-207).
+    bounds: for type 2, the kind of interval bounds.
+    current: for type 2, whether a column flags the current row (CF-206).
     """
 
     type: HistoryType = HistoryType.INTERVALS
@@ -113,7 +115,7 @@ class HistorySettings:
 
     @property
     def columns(self) -> dict[str, DataType]:
-        """The columns that the history has beside those of its source."""
+        """The history's own columns, in addition to those of its source."""
         if self.type is HistoryType.NEWEST:
             return {IS_DELETED: types.BOOLEAN} if self.deletes is Deletes.FLAG else {}
         found = {START_AT: self.bounds.type, END_AT: self.bounds.type}
@@ -121,7 +123,7 @@ class HistorySettings:
         return found | {FROM_SNAPSHOT: types.BOOLEAN}
 
     def as_record(self, key: Sequence[str]) -> Mapping[str, Any]:
-        """As the target keeps it. key: the columns that it came to."""
+        """The form stored in the target. key: the resolved key columns."""
         return {
             "type": int(self.type),
             "key": list(key),

@@ -1,7 +1,7 @@
-"""Where each subscription stands: one small file each, below the root of the table.
+"""Stores the position of each subscription, in one small file each, below the root of the table.
 
-A subscription needs the changes from version `next` on. The identity of the commit before that, and
-that of the table, tell a table that was made anew or restored from a copy, whose versions do not
+A subscription needs the changes from version `next` on. The identities of the preceding commit and
+of the table detect a table that was recreated or restored from a copy, whose versions do not
 continue those that were read (CF-181).
 """
 
@@ -18,20 +18,20 @@ from mirrorlake.storage.store import Store
 
 FORMAT = 1
 LONGEST = 200
-"""Bytes of the name of a file."""
+"""Maximum bytes of a file name."""
 _SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """Behind all changes of one version of one table. Printed as `version@table id`."""
+    """The position after all changes of one version of one table. Printed as `version@table id`."""
 
     table_id: str
     version: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the printed form. Raises ValueError."""
+        """Parse the printed form. Raises ValueError."""
         version, separator, table_id = text.partition("@")
         if not (separator and table_id and version.isascii() and version.isdecimal()):
             raise ValueError(f"not a position of a feed: {text!r}")
@@ -43,12 +43,14 @@ class FeedPosition:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """A subscription as it is stored.
+    """The stored form of a subscription.
 
-    table: its path below the root, or its location. next: the first version that was not read; None
-    while the snapshot of the table was not. delivered: the last version whose changes were read, -1
-    for none; those between the two changed no rows. commit: identity of the commit before `next`;
-    columns: of the table there; schema_changes: versions that changed them since `delivered`.
+    table: its path below the root, or its location.
+    next: the first version that was not read; None before the snapshot of the table was read.
+    delivered: the last version whose changes were read, -1 for none; versions between the two
+        changed no rows.
+    commit: identity of the commit before `next`; columns: of the table there.
+    schema_changes: versions that changed them since `delivered`.
     """
 
     name: str
@@ -65,7 +67,7 @@ class SubscriptionRecord:
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
-        """Raises ValueError for anything but a record, and for one of a later format."""
+        """Raises ValueError for anything but a record, and for a later format."""
         found = json.loads(content)
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError(f"not a subscription of format {FORMAT}")
@@ -76,8 +78,8 @@ class SubscriptionRecord:
         numbers = [record.delivered, *record.schema_changes]
         numbers += [] if record.next is None else [record.next]
         texts = [record.name, record.table, record.table_id, record.commit, record.columns]
-        if not all(type(one) is int for one in numbers) or not all(
-            isinstance(one, str) for one in texts
+        if not all(type(value) is int for value in numbers) or not all(
+            isinstance(value, str) for value in texts
         ):
             raise ValueError("a member has another type")
         return replace(record, schema_changes=tuple(record.schema_changes))
@@ -90,7 +92,7 @@ class Subscriptions:
         self._store = store
 
     def read(self, name: str) -> SubscriptionRecord | None:
-        """Raises UsageError for a name that cannot be one, and for a file that is no record."""
+        """Raises UsageError for an invalid name, and for a file that is not a record."""
         path = self._path(name)
         try:
             return SubscriptionRecord.parse(self._store.read(path))
@@ -100,34 +102,33 @@ class Subscriptions:
             raise self._damaged(path, error) from error
 
     def write(self, record: SubscriptionRecord) -> None:
-        """Durable when it returns."""
         self._store.replace(self._path(record.name), record.content())
 
     def remove(self, name: str) -> None:
         self._store.delete(self._path(name))
 
     def all(self) -> Iterator[SubscriptionRecord]:
-        """In the order of their files. Raises UsageError for a file that is no record: it is not
-        taken for none."""
-        for one in self.each():
-            if isinstance(one, UsageError):
-                raise one
-            yield one
+        """In file order. Raises UsageError for a file that is not a record, rather than skipping
+        it."""
+        for record in self.each():
+            if isinstance(record, UsageError):
+                raise record
+            yield record
 
     def each(self) -> Iterator[SubscriptionRecord | UsageError]:
-        """As `all`, with the error of each file that is no record."""
+        """Like `all`, with the error of each file that is not a record."""
         for file in self._store.list(SUBSCRIPTIONS).files:
             if file.name.endswith(_SUFFIX):
                 path = f"{SUBSCRIPTIONS}/{file.name}"
                 try:
                     yield SubscriptionRecord.parse(self._store.read(path))
                 except FileNotFoundError:
-                    continue  # it was removed meanwhile
+                    continue  # removed meanwhile
                 except ValueError as error:
                     yield self._damaged(path, error)
 
     def of_table(self, table: str) -> list[SubscriptionRecord]:
-        """Those of the table at a path. Raises UsageError."""
+        """The subscriptions of the table at a path. Raises UsageError."""
         return [record for record in self.all() if record.table == table]
 
     def _path(self, name: str) -> str:
@@ -142,7 +143,7 @@ class Subscriptions:
 
 
 def file_name(name: str) -> str:
-    """The name of a file for a subscription. Raises UsageError for a name that cannot be one."""
+    """The file name for a subscription. Raises UsageError for an invalid name."""
     is_usable = bool(name.strip(". ")) and name.isprintable()
     if not is_usable or len(escaped(name).encode()) > LONGEST:
         raise UsageError(

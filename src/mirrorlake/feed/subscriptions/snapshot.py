@@ -1,4 +1,4 @@
-"""All rows of a table at its newest version, in the columns of its feed, file by file."""
+"""All rows of a table at its newest version, with the columns of its feed, file by file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import parse
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.change_files import commit_time, gone_rows, rows_of_file, with_metadata
 from mirrorlake.feed.reader import METADATA_FIELDS, as_feed_error, readable_snapshot
@@ -22,7 +22,7 @@ SNAPSHOT = "snapshot"
 
 
 class FeedSnapshot:
-    """The rows of a table at the version that was the newest when this was made."""
+    """The rows of a table at the version that was the newest at construction."""
 
     def __init__(
         self, request: FeedRequest, log: TableLog, options: ObjectOptions | None = None
@@ -43,8 +43,11 @@ class FeedSnapshot:
         return pa.schema([*arrow_schema(self._schema.schema), *METADATA_FIELDS])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in no order, one file after another. Raises FeedError and Unavailable."""
-        with as_feed_error(self.request), at_hand(self.request.table, self._options) as workspace:
+        """All rows, in no order, file by file. Raises FeedError and Unavailable."""
+        with (
+            as_feed_error(self.request),
+            open_workspace(self.request.table, self._options) as workspace,
+        ):
             for file in self._files:
                 workspace.fetch([file])
                 rows = rows_of_file(workspace.folder, file, self._schema, self.version)

@@ -1,15 +1,15 @@
-"""A subscription: whole commits of one table, one after another, from where it stands.
+"""A subscription: delivers whole commits of one table, one after another, from a stored position.
 
-Order of effects: the consumer is given a commit, has its effect, and asks for the next one; only
-then is the position stored. A consumer that is killed in between is given the commit again: each is
-seen at least once. One that stores the position of the commit together with its effect, and starts
-with `after=` that position, sees each exactly once.
+Order of effects: the consumer receives a commit, performs its effect, and requests the next one;
+only then is the position stored. A consumer that is killed in between receives the commit again:
+each is delivered at least once. A consumer that stores the position of the commit together with its
+effect, and starts with `after=` that position, processes each exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -20,8 +20,8 @@ import pyarrow as pa
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, OnGap, start_named
-from mirrorlake.feed.commit_history import MetadataSince
-from mirrorlake.feed.position_map import hash_of, identity
+from mirrorlake.feed.commits.coverage import hash_of, identity
+from mirrorlake.feed.commits.history import MetadataSince
 from mirrorlake.feed.ranges import FeedGap
 from mirrorlake.feed.reader import Feed, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
@@ -37,23 +37,26 @@ from mirrorlake.storage.lease import RENEW, Lease, renewed
 from mirrorlake.storage.options import ObjectOptions
 
 CAP = 1_000
-"""Versions of one range at most (CF-175)."""
+"""Maximum number of versions in one range (CF-175)."""
 
 STORED: Final = "stored"
-"""Go on after the position that the subscription has stored."""
+"""Continue after the position that the subscription has stored."""
 
 LATEST = "latest"
 
 _ANY_AGE = datetime(1970, 1, 1, tzinfo=UTC)
-"""As the present of a reader to whom versions of any age are young enough: what vacuum holds for a
-subscription is older than the table says. A file that is missing is an error in any case."""
+"""As the current time for a reader, it makes versions of any age readable: what vacuum holds for a
+subscription is older than the table's retention. A missing file is an error in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedRange:
-    """Versions `first` to `last` of a table. content: their changes, or the snapshot of `last`;
-    position: behind them; schema_changes: the versions that changed the columns of the table since
-    what was given before (CF-071)."""
+    """Versions `first` to `last` of a table.
+
+    content: their changes, or the snapshot of `last`.
+    position: after them.
+    schema_changes: the versions that changed the columns since the previous delivery (CF-071).
+    """
 
     first: int
     last: int
@@ -69,11 +72,13 @@ class SubscribedRange:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One commit with all its changes, or the snapshot that comes first (CF-176).
+    """One commit with all its changes, or the initial snapshot (CF-176).
 
-    The rows of a snapshot have the `_change_type` `snapshot`. position: to be stored by a consumer
-    with its effect; schema_changes: the versions that changed the columns of the table since the
-    delivery before (CF-071). batches: the rows, piece by piece.
+    The rows of a snapshot have the `_change_type` `snapshot`.
+
+    position: for the consumer to store together with its effect.
+    schema_changes: the versions that changed the columns since the previous delivery (CF-071).
+    batches: returns the rows in batches.
     """
 
     version: int
@@ -92,10 +97,10 @@ class Delivery:
 
 
 class Subscription:
-    """A named reader of one table. Iterate it for what is there now, or `follow` it.
+    """A named reader of one table. Iterate it for the available commits, or `follow` it.
 
-    What is iterated raises FeedError, Unavailable, and LeaseLost where another process reads under
-    the same name. After a FeedError with `reseed` in its hint, `reseed` or `accept_gap` goes on.
+    Iterating raises FeedError, Unavailable, and LeaseLost when another process reads with the same
+    name. After a FeedError with `reseed` in its hint, continue with `reseed` or `accept_gap`.
     """
 
     def __init__(
@@ -111,12 +116,16 @@ class Subscription:
         options: ObjectOptions | None = None,
         reached: CrashHook = no_crash,
     ) -> None:
-        """Take the lease of the name, and find out where it stands.
+        """Take the lease of the name, and determine the position.
 
-        request: the table, and how rows are rearranged; its bounds do not matter. table: its path
-        in the records. start: where a new one begins: `snapshot`, `latest`, a version, or what
-        `mirrorlake feed --from` takes. after: the position that the consumer has stored; None if it
-        has none yet, which begins at `start` again. Raises LeaseHeld, FeedError, UsageError.
+        request: the table, and how rows are rearranged; its bounds are ignored.
+        table: its path in the records.
+        start: where a new subscription starts: `snapshot`, `latest`, a version, or a value of
+            `mirrorlake feed --from`.
+        after: the position that the consumer has stored; None if it has none yet, which starts at
+            `start` again.
+
+        Raises LeaseHeld, FeedError, UsageError.
         """
         self.name, self._request, self._table = name, request, table
         self._records, self._lease, self._options = records, lease, options
@@ -136,67 +145,67 @@ class Subscription:
         self.close()
 
     def close(self) -> None:
-        """Let another process read under this name."""
+        """Release the name for other processes."""
         self._lease.release()
 
     @property
     def record(self) -> SubscriptionRecord:
-        """Where it stands."""
+        """The current record."""
         return self._record
 
     # -- reading ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Delivery]:
-        """The snapshot, if it is to come first, and the commits up to the newest one now. The
-        position of each is stored when the next one is asked for."""
-        for one in self._ranges(CAP):
-            deliveries = _deliveries(one)
+        """The snapshot, if it comes first, and the commits up to the newest one. The position after
+        each is stored when the next one is requested."""
+        for part in self._ranges(CAP):
+            deliveries = _deliveries(part)
             with renewed(self._lease):
                 while True:
-                    with self._ways_on():
+                    with self._gap_hints():
                         delivery = next(deliveries, None)
                     if delivery is None:
                         break
                     yield delivery
                     self.acknowledge(delivery)
-            self._pass(one)
+            self._pass(part)
 
     def follow(self, wait: Callable[[float], bool], seconds: float) -> Iterator[Delivery]:
-        """As iterating, and then the commits that come.
+        """Like iterating, and then new commits as they arrive.
 
-        wait: waits for so many seconds, and says whether to stop.
+        wait: waits for some seconds, and returns whether to stop.
         """
-        looks = max(int(RENEW.total_seconds() / seconds), 1)
+        rounds = max(int(RENEW.total_seconds() / seconds), 1)
         for look in count(1):
             yield from self
             if wait(seconds):
                 return
-            if look % looks == 0:
+            if look % rounds == 0:
                 self._lease.check()
 
     def ranges(self, versions: int) -> Iterator[SubscribedRange]:
-        """As iterating, by ranges of at most so many versions (CF-175)."""
-        for one in self._ranges(versions):
+        """Like iterating, in ranges of at most this many versions (CF-175)."""
+        for part in self._ranges(versions):
             with renewed(self._lease):
-                yield one
-            self.acknowledge(one)
+                yield part
+            self.acknowledge(part)
 
     def acknowledge(self, done: Delivery | SubscribedRange) -> None:
-        """Store the position behind something that was given. Raises LeaseLost."""
+        """Store the position after a delivery. Raises LeaseLost."""
         known, after = self._record, done.after
         is_done = known.next is not None and (after.next or 0) <= known.next
         if not is_done or known.table_id != after.table_id:
             self._store(after)
 
-    def _pass(self, one: SubscribedRange) -> None:
-        """Go on behind a range, whose last versions changed no rows."""
+    def _pass(self, part: SubscribedRange) -> None:
+        """Continue after a range whose last versions changed no rows."""
         known = self._record
-        if known.next is not None and known.next <= one.last:
-            left = tuple(v for v in one.schema_changes if v > known.delivered)
-            self._store(replace(one.after, delivered=known.delivered, schema_changes=left))
+        if known.next is not None and known.next <= part.last:
+            left = tuple(v for v in part.schema_changes if v > known.delivered)
+            self._store(replace(part.after, delivered=known.delivered, schema_changes=left))
 
     def _ranges(self, versions: int) -> Iterator[SubscribedRange]:
-        with self._ways_on():
+        with self._gap_hints():
             latest = self._latest()
             if self._record.next is None:
                 found = FeedSnapshot(self._request, self._log, self._options)
@@ -227,12 +236,12 @@ class Subscription:
             self._feed(replace(request, on_gap=OnGap.ERROR))  # raises
         if feed.plan.table_id != self._record.table_id:
             raise self._is_another()
-        if feed.ranges[0].last < last:  # up to other columns, or up to a gap
+        if feed.ranges[0].last < last:  # ends at a schema change or a gap
             return self._of_changes(first, feed.ranges[0].last)
         columns, changes = self._record.columns, list(self._record.schema_changes)
-        for one in feed.history.metadata(first, last):
-            if (now := _columns(one.metadata)) != columns:
-                changes += [one.version] if columns else []
+        for change in feed.history.metadata(first, last):
+            if (now := _columns(change.metadata)) != columns:
+                changes += [change.version] if columns else []
                 columns = now
         after = replace(
             self._record,
@@ -245,17 +254,60 @@ class Subscription:
         position = FeedPosition(self._record.table_id, last)
         return SubscribedRange(first, last, feed, position, tuple(changes), after)
 
+    # -- read by somebody else --------------------------------------------------------------------
+
+    def renewing(self) -> AbstractContextManager[None]:
+        """Renew the lease of the name meanwhile."""
+        return renewed(self._lease)
+
+    def check(self) -> None:
+        """Raises LeaseLost when another process has the name."""
+        self._lease.check()
+
+    def latest(self) -> int:
+        """The newest version of the table. Raises FeedError when another table has replaced it."""
+        with self._gap_hints():
+            return self._latest()
+
+    def check_readable(self, version: int) -> None:
+        """Raises FeedError when the changes of a version cannot be read."""
+        with as_feed_error(self._request):
+            self._feed(replace(self._request, start=AtVersion(version), end=AtVersion(version)))
+
+    def refused(self, what: str, reason: FeedReason) -> FeedError:
+        """An error of this table."""
+        return self._request.refused(what, reason)
+
+    def passed(self, version: int) -> None:
+        """Store that another reader has delivered everything up to a version. Raises LeaseLost."""
+        if self._record.next is None or version >= self._record.next:
+            self._store(self._behind_version(version))
+
+    def begin_at(self, version: int) -> None:
+        """Store that another reader continues at a version, which may be an earlier one."""
+        self._store(self._behind_version(version - 1))
+
+    def _behind_version(self, version: int) -> SubscriptionRecord:
+        return replace(
+            self._record,
+            next=version + 1,
+            delivered=version,
+            commit="",
+            columns="",
+            schema_changes=(),
+        )
+
     # -- after a gap ------------------------------------------------------------------------------
 
     def reseed(self) -> None:
-        """Begin again with a snapshot of the table that is there now (CF-182)."""
+        """Start again with a snapshot of the current table (CF-182)."""
         self._log.forget()
         self._store(self._begun("", None))
 
     def accept_gap(self) -> FeedGap | None:
-        """Go on with the first version that can be read; returns what is left out, None if nothing
-        was. Raises FeedError for another table, which only a snapshot can begin."""
-        with self._ways_on():
+        """Continue with the first readable version. Returns what is skipped, None if nothing.
+        Raises FeedError for another table, which can only be started with a snapshot."""
+        with self._gap_hints():
             latest, first = self._latest(), self._record.next
             if first is None or first > latest:
                 return None
@@ -267,7 +319,7 @@ class Subscription:
             )
             feed = self._feed(request)
             if feed.gaps and feed.gaps[0].first == first:
-                begin = min((one.first for one in feed.ranges), default=feed.last + 1)
+                begin = min((part.first for part in feed.ranges), default=feed.last + 1)
                 gap = replace(feed.gaps[0], last=begin - 1)
             elif (begin := self._first_whole(first, latest)) > first:
                 gap = FeedGap(first, begin - 1, FeedReason.EXPIRED)
@@ -277,7 +329,7 @@ class Subscription:
             return gap
 
     def _first_whole(self, first: int, latest: int) -> int:
-        """The first version whose files are all there; `latest` + 1 for none."""
+        """The first version whose files all exist; `latest` + 1 for none."""
         for version in range(first, latest + 1):
             bounds = replace(self._request, start=AtVersion(version), end=AtVersion(version))
             try:
@@ -325,7 +377,7 @@ class Subscription:
             ) from None
 
     def _behind(self, after: FeedPosition, known: SubscriptionRecord | None) -> SubscriptionRecord:
-        """Where a consumer stands, which knows better than we do."""
+        """The record for the position of a consumer, which takes precedence over ours."""
         if known is None or known.table_id != after.table_id or known.next is None:
             begun = self._begun(after.table_id, after.version + 1)
             return replace(begun, delivered=after.version)
@@ -345,7 +397,7 @@ class Subscription:
         return replace(begun, delivered=after.version)
 
     def _at(self, start: str | int) -> SubscriptionRecord:
-        """A new one."""
+        """The record of a new subscription."""
         if start in {SNAPSHOT, LATEST}:
             found = FeedSnapshot(self._request, self._log, self._options)
             if not MetadataSince(found.version, found.metadata).has_feed:
@@ -375,7 +427,7 @@ class Subscription:
         self._reached(CrashPoint.SUBSCRIPTION_STORED)
 
     def _latest(self) -> int:
-        """The newest version of the table, which is still the one that was read before."""
+        """The newest version of the table, after checking that it is the same table as before."""
         record = self._record
         try:
             snapshot = self._log.snapshot()
@@ -406,8 +458,8 @@ class Subscription:
         )
 
     @contextmanager
-    def _ways_on(self) -> Iterator[None]:
-        """A gap with the ways on (CF-053)."""
+    def _gap_hints(self) -> Iterator[None]:
+        """Adds to the error of a gap how to continue (CF-053)."""
         try:
             with as_feed_error(self._request):
                 yield
@@ -422,29 +474,29 @@ class Subscription:
             raise
 
 
-def _deliveries(one: SubscribedRange) -> Iterator[Delivery]:
-    content = one.content
+def _deliveries(delivered: SubscribedRange) -> Iterator[Delivery]:
+    content = delivered.content
     if isinstance(content, FeedSnapshot):
         yield Delivery(
-            version=one.last,
+            version=delivered.last,
             time=content.time,
             is_snapshot=True,
-            position=one.position,
+            position=delivered.position,
             schema=content.schema,
             schema_changes=(),
             batches=content.batches,
-            after=one.after,
+            after=delivered.after,
         )
         return
     reported = 0
-    known = content.history.metadata(one.first, one.last)
+    known = content.history.metadata(delivered.first, delivered.last)
     for part in content.ranges:
         for commit in content.commits(part):
-            new = tuple(v for v in one.schema_changes[reported:] if v <= commit.version)
+            new = tuple(v for v in delivered.schema_changes[reported:] if v <= commit.version)
             reported += len(new)
             actions = content.history.actions(commit.version)
             after = replace(
-                one.after,
+                delivered.after,
                 next=commit.version + 1,
                 delivered=commit.version,
                 commit=identity(actions),
@@ -455,7 +507,7 @@ def _deliveries(one: SubscribedRange) -> Iterator[Delivery]:
                 version=commit.version,
                 time=commit.time,
                 is_snapshot=False,
-                position=FeedPosition(one.after.table_id, commit.version),
+                position=FeedPosition(delivered.after.table_id, commit.version),
                 schema=commit.rows.schema,
                 schema_changes=new,
                 batches=commit.rows.to_batches,
@@ -464,7 +516,7 @@ def _deliveries(one: SubscribedRange) -> Iterator[Delivery]:
 
 
 def _at(known: list[MetadataSince], version: int) -> Mapping[str, Any]:
-    return next(one.metadata for one in reversed(known) if one.version <= version)
+    return next(change.metadata for change in reversed(known) if change.version <= version)
 
 
 def _columns(metadata: Mapping[str, Any]) -> str:

@@ -1,2 +1,2 @@
-"""Tables that are built from the change feed of another: what histories, archives and replays
-share."""
+"""Tables that are built from the change feed of another table: common parts of histories, archives
+and replays."""

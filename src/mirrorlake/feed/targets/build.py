@@ -1,8 +1,9 @@
-"""Builds a target: reads what its source has changed since, and commits it portion by portion.
+"""Builds a target: reads the changes of its source since the last build, and commits them in
+portions.
 
-Order: read → write files → commit rows, progress and columns at once → commit durable. A process
-that dies at any point leaves the target as it was, or one commit further; the next one goes on from
-what the target has recorded.
+Order: read → write files → commit rows, progress and columns together → make the commit durable →
+compact files, if that is due. A crash at any point leaves the target unchanged or one commit
+further; the next process continues from what the target has recorded.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from mirrorlake.delta.write.rewrite import Action
 from mirrorlake.errors import UsageError
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed, as_feed_error
+from mirrorlake.feed.targets.compaction import compact_step
 from mirrorlake.feed.targets.source import (
     Begin,
     FeedSource,
     Portion,
     check_columns,
-    portions,
     with_columns,
 )
 from mirrorlake.feed.targets.target import (
@@ -38,18 +39,22 @@ from mirrorlake.feed.targets.target import (
 from mirrorlake.model.table import Column, Schema
 
 THREADS = min(os.cpu_count() or 1, 4)
-"""By which rows of the target are looked up and written."""
+"""Threads that look up and write rows of the target."""
 
 ATTEMPTS = 20
-"""At one portion, while other writers are faster."""
+"""Attempts at one portion while other writers commit first."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to cover. begin: of a new target the version with whose rows it begins, of one that is
-    there the first version that is to be applied; from_latest: a new target begins with the latest
-    version; last: the last version to be covered, the latest without; gap: the versions before
-    `begin` that a new target gives up."""
+    """What to cover.
+
+    begin: for a new target, the version whose rows it starts with; for an existing one, the first
+        version to apply.
+    from_latest: a new target starts with the latest version.
+    last: the last version to cover; by default the latest.
+    gap: the versions before `begin` that a new target skips.
+    """
 
     begin: int | None = None
     from_latest: bool = False
@@ -59,8 +64,13 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """What was done. covered: the last source version that the target covers; version: of the
-    target; commits: that were made; inserted, updated, deleted: rows of the target."""
+    """The result of a build.
+
+    covered: the last source version that the target covers.
+    version: of the target.
+    commits: the number of commits made.
+    inserted, updated, deleted: rows of the target.
+    """
 
     target: str
     covered: int
@@ -75,7 +85,7 @@ class TargetReport:
         return {"target": self.target, **self.counts()}
 
     def counts(self) -> dict[str, int]:
-        """All but the name."""
+        """Everything except the name."""
         return {
             "covered": self.covered,
             "version": self.version,
@@ -88,21 +98,27 @@ class TargetReport:
 
 @dataclass(frozen=True, slots=True)
 class TargetChanges:
-    """What was written for one commit: the actions that make it a part of the target, and how many
-    rows it changes."""
+    """The files written for one commit: the actions that add them to the target, and the numbers of
+    changed rows."""
 
     actions: Sequence[Action] = ()
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
     clock: int | None = None
-    said: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a portion is applied to. source_id: of Delta; where: the target lies; schema: its
-    columns with this commit; key: of the source; table: where its files are."""
+    """The state to which a portion is applied.
+
+    source_id: of Delta.
+    where: the location of the target.
+    schema: its columns with this commit.
+    key: of the source.
+    table: the workspace of its files.
+    """
 
     source: FeedSource
     source_id: str
@@ -114,41 +130,47 @@ class Basis:
 
 
 class TargetKind(Protocol):
-    """What a target is: a history, an archive, a copy. It writes files and commits nothing."""
+    """The kind of a target: a history, an archive, a copy. It writes files and commits nothing."""
 
     @property
     def kind(self) -> str:
-        """How the target names it."""
+        """Its name in messages."""
         ...
 
     @property
     def portion_rows(self) -> int:
-        """How many changes go into one commit, about."""
+        """Approximate number of changes in one commit."""
         ...
 
     def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
-        """What a target was asked to be, as it keeps it: another one refuses to go on with it."""
+        """The settings that the target stores: a builder with other settings refuses to continue
+        it."""
         ...
 
     @property
     def needs_key(self) -> bool:
-        """Whether rows are told apart by a key."""
+        """Whether rows are identified by a key."""
         ...
 
     def properties(self, key: Sequence[str]) -> Mapping[str, str]:
-        """The properties of a table that is made."""
+        """The properties of a new table."""
         ...
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
         """The columns of the target. Raises FeedTargetError, UsageError."""
         ...
 
+    def sought(self, key: Sequence[str]) -> list[str]:
+        """The columns by which rows are found. Files have statistics of them, and are sorted by
+        them when they are compacted."""
+        ...
+
     def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
-        """Write the rows of a first snapshot."""
+        """Write the rows of the initial snapshot."""
         ...
 
     def apply(self, basis: Basis, portion: Portion) -> TargetChanges:
-        """Write what a portion of changes does to the target. Raises FeedTargetError."""
+        """Write the effect of a portion of changes on the target. Raises FeedTargetError."""
         ...
 
 
@@ -158,9 +180,10 @@ class TargetBuilder:
     def __init__(self, source: FeedSource, target: TargetTable, kind: TargetKind) -> None:
         self._source, self._target, self._kind = source, target, kind
         self._report = TargetReport(target.location, -1, -1)
+        self._sought: list[str] = []
 
     def build(self, request: BuildRequest) -> TargetReport:
-        """Cover what the source has now. Raises FeedError, FeedTargetError, UsageError,
+        """Cover all current changes of the source. Raises FeedError, FeedTargetError, UsageError,
         Unavailable."""
         # Refuses what is no version, and an end before the begin.
         FeedRequest.of(
@@ -172,9 +195,11 @@ class TargetBuilder:
                 where=self._target.location,
                 hint="Use only one of from_version and from_latest.",
             )
-        self._report = TargetReport(self._target.location, -1, -1)
+        self._report, self._sought = TargetReport(self._target.location, -1, -1), []
         for _attempt in range(ATTEMPTS):
             if self._build(request):
+                if self._sought:
+                    compact_step(self._target, self._sought)
                 state = self._target.state()
                 covered = -1 if state.built is None else state.recorded
                 return replace(self._report, covered=covered, version=state.version)
@@ -183,7 +208,7 @@ class TargetBuilder:
         )
 
     def _build(self, request: BuildRequest) -> bool:
-        """Whether all is covered; False when another writer was faster."""
+        """Whether everything is covered; False when another writer committed first."""
         state, begin = self._target.state(), None
         if state.built is not None:
             self._check_kind(state.built)
@@ -204,7 +229,7 @@ class TargetBuilder:
             self._check_settings(state.built, key)
         if feed.first > feed.last:
             return True
-        for portion in portions(feed, self._kind.portion_rows):
+        for portion in self._source.portions(feed, self._kind.portion_rows):
             state = self._target.state()
             if (state.recorded if state.built else -1) != portion.first - 1:
                 return False
@@ -228,9 +253,9 @@ class TargetBuilder:
         return self._source.key(feed) if self._kind.needs_key else ()
 
     def _snapshot(self, state: TargetState, begin: Begin, gap: tuple[int, int] | None) -> bool:
-        """Begin with the rows of one version."""
+        """Start with the rows of one version."""
         whole = self._source.at(begin.snapshot)
-        # Asked for now, so that what cannot be followed is not begun.
+        # Checked first, so that a target that cannot be followed is not started.
         feed = self._source.feed(begin.first, begin.first)
         with as_feed_error(FeedRequest.of(self._source.location, from_version=begin.snapshot)):
             schema = parse(whole.metadata)
@@ -284,18 +309,24 @@ class TargetBuilder:
         described = self._target.described(state, built, columns, self._kind.properties(key))
         schema = state.schema if described is None else parse(described)
         assert schema is not None
-        with self._target.at_hand() as table:
+        with self._target.workspace() as table:
             where = self._target.location
             basis = Basis(self._source, built.source_id, where, state, schema, key, table)
             done = write(basis)
-            table.keep(done.actions)
+            table.upload(done.actions)
         is_made = self._target.commit(
             state,
             TargetCommit(
-                built, *covered, done.actions, described=described, clock=done.clock, said=done.said
+                built,
+                *covered,
+                done.actions,
+                described=described,
+                clock=done.clock,
+                details=done.details,
             ),
         )
         if is_made:
+            self._sought = self._kind.sought(key)
             known = self._report
             self._report = replace(
                 known,
@@ -313,9 +344,9 @@ class TargetBuilder:
             )
 
     def _check_settings(self, built: BuiltFrom, key: Sequence[str]) -> None:
-        """Refuse to go on with a target that was asked to be something else."""
-        wanted = self._kind.settings(key)
-        for name, value in wanted.items():
+        """Refuse to continue a target with other settings."""
+        settings = self._kind.settings(key)
+        for name, value in settings.items():
             if built.settings.get(name) != value:
                 raise self._target.refused(
                     f"it was built with {name} {built.settings.get(name)!r}, and not {value!r}",

@@ -1,4 +1,4 @@
-"""The changes of some commits by key: what each key had before and has after each version."""
+"""Groups the changes of some commits by key: the row before and after each version."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from mirrorlake.model.arrow import contiguous
 class KeyedChanges:
     """n changes of k keys, ordered by key and then by version.
 
-    rows: of the feed, without its own columns; keys: k rows, the keys. Of each change: key: int64,
-    its row in `keys`; commit: int64, which of the commits made it; before, after: int64, the row in
-    `rows` that the key had before and has after it, -1 for none. A delete and an insert of one key
-    in one version are one change (CF-198); an update that changes the key is two (CF-199).
-    apart: bool: a change that was told as a delete and an insert, and not as an update.
-    first, last: int64, k: the changes of each key that come first and last.
+    rows: of the feed, without its own columns. keys: k rows, the keys.
+    key: int64, n, the key of the change as a row of `keys`.
+    commit: int64, n, the index of the commit.
+    before, after: int64, n, the key's row in `rows` before and after the change, -1 for none. A
+        delete and an insert of one key in one version are one change (CF-198); an update that
+        changes the key is two (CF-199).
+    apart: bool, n, a change that the feed has as a delete and an insert instead of an update.
+    first, last: int64, k, the first and the last change of each key.
     """
 
     rows: pa.Table
@@ -48,7 +50,7 @@ class KeyedChanges:
 
     @property
     def existed(self) -> np.ndarray:
-        """bool, k: whether the key had a row before all of them."""
+        """bool, k: whether the key had a row before all changes."""
         found: np.ndarray = self.before[self.first] >= 0
         return found
 
@@ -56,17 +58,21 @@ class KeyedChanges:
 def keyed(
     commits: Sequence[FeedCommit], key: Sequence[str], schema: pa.Schema, where: str
 ) -> KeyedChanges:
-    """Order the changes of commits, which ascend, by key. schema: the columns of their rows.
+    """Order the changes of ascending commits by key. schema: the columns of their rows.
 
     Raises FeedTargetError for a key that one version has twice (CF-200).
     """
-    told = [commit.rows for commit in commits]
-    rows = pa.concat_tables([schema.empty_table(), *(r.drop_columns(list(METADATA)) for r in told)])
-    number = np.repeat(np.arange(len(told)), [one.num_rows for one in told])
+    tables = [commit.rows for commit in commits]
+    rows = pa.concat_tables(
+        [schema.empty_table(), *(r.drop_columns(list(METADATA)) for r in tables)]
+    )
+    number = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     coded = codes.encode(rows.select(list(key)))
-    place = coded.code * max(len(told), 1) + number
+    place = coded.code * max(len(tables), 1) + number
     changes = np.unique(place)
-    kinds = pa.chunked_array([c for one in told for c in one[METADATA[0]].chunks], pa.string())
+    kinds = pa.chunked_array(
+        [c for table in tables for c in table[METADATA[0]].chunks], pa.string()
+    )
     sides = []
     for both in ((DELETE, BEFORE), (INSERT, AFTER)):
         at = np.flatnonzero(_is(kinds, *both))
@@ -76,7 +82,7 @@ def keyed(
         side[change] = at
         sides.append(side)
     keys = rows.select(list(key)).take(pa.array(coded.first))
-    of_key, commit = changes // max(len(told), 1), changes % max(len(told), 1)
+    of_key, commit = changes // max(len(tables), 1), changes % max(len(tables), 1)
     before, after = sides
     again = (of_key[1:] == of_key[:-1]) & ((after[:-1] >= 0) != (before[1:] >= 0))
     if again.any():
@@ -87,10 +93,10 @@ def keyed(
     return KeyedChanges(rows, keys, of_key, commit, before, after, apart)
 
 
-def _is(kinds: pa.ChunkedArray, *wanted: str) -> np.ndarray:
-    """Of each row whether it is of one of these kinds."""
-    is_wanted = pc.is_in(kinds, value_set=pa.array(wanted, pa.string()))
-    found: np.ndarray = contiguous(is_wanted).to_numpy(zero_copy_only=False)
+def _is(kinds: pa.ChunkedArray, *any_of: str) -> np.ndarray:
+    """Whether each row is of one of these kinds."""
+    is_kind = pc.is_in(kinds, value_set=pa.array(any_of, pa.string()))
+    found: np.ndarray = contiguous(is_kind).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -109,7 +115,7 @@ def _check_once(
 
 
 def occurs_twice(keys: pa.Table, row: int, where: str, version: int) -> FeedTargetError:
-    """The error for a key that several rows of the source have (CF-200)."""
+    """The error for a key with several rows in the source (CF-200)."""
     return FeedTargetError(
         f"key {named_key(keys, row)} occurs twice in version {version} of its source",
         where=where,
@@ -118,6 +124,6 @@ def occurs_twice(keys: pa.Table, row: int, where: str, version: int) -> FeedTarg
 
 
 def named_key(keys: pa.Table, row: int) -> str:
-    """A key as an error names it."""
+    """A key as shown in an error."""
     found = keys.slice(row, 1).to_pylist()[0]
     return ", ".join(f"{name} = {value!r}" for name, value in found.items())

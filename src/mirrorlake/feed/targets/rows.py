@@ -1,4 +1,4 @@
-"""Rows of a source as rows of a target."""
+"""Converts rows of a source to rows of a target."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mirrorlake.model.types import DataType
 def target_columns(
     source: Schema, own: Mapping[str, DataType], named: Sequence[str], where: str
 ) -> list[Column]:
-    """The columns of the source, all nullable, and those of the target itself. named: columns that
-    there must be. Raises FeedTargetError where a name is taken (CF-210), UsageError."""
+    """The columns of the source, all nullable, and the target's own. named: columns that must
+    exist. Raises FeedTargetError for a name conflict (CF-210), UsageError."""
     known = {name.casefold() for name in own}
     for column in source:
         if column.name.casefold() in known:
@@ -39,8 +39,8 @@ def target_columns(
 
 
 def own_columns(rows: pa.Table, schema: TableSchema, values: Mapping[str, Any]) -> pa.Table:
-    """Rows of a source with all columns of a target. values: of those that rows have not, one for
-    each row or one for all; NULL for others."""
+    """Rows of a source with all columns of a target. values: of the columns that the rows lack, one
+    per row or one for all; NULL by default."""
     target = arrow_schema(schema.schema)
     columns = []
     for field in target:
@@ -55,7 +55,7 @@ def own_columns(rows: pa.Table, schema: TableSchema, values: Mapping[str, Any]) 
 
 
 class RowsOfOneKey(Iterator[pa.Table]):
-    """Rows as they come; at their end raises FeedTargetError for a key that is there twice.
+    """Passes rows on; at the end raises FeedTargetError for a key that occurs twice.
 
     count: of the rows so far. Memory: the keys of all of them.
     """
@@ -90,7 +90,7 @@ class RowsOfOneKey(Iterator[pa.Table]):
 def existing(
     basis: Basis, changes: KeyedChanges, files: Sequence[Mapping[str, Any]], version: int
 ) -> FeedTargetError:
-    """Why the rows that the target has of some keys are not those that the changes begin with."""
+    """The error for keys whose rows in the target differ from those that the changes expect."""
     table = basis.table
     searched = candidates(files, basis.schema, changes.keys)
     table.fetch(searched)
@@ -100,7 +100,7 @@ def existing(
 
 
 def unlike(changes: KeyedChanges, count: np.ndarray, where: str, version: int) -> FeedTargetError:
-    """As `existing`. count: how many rows the target has of each key."""
+    """Like `existing`. count: the number of rows per key in the target."""
     twice = np.flatnonzero((count > 0) & ~changes.existed)
     if len(twice):
         return occurs_twice(changes.keys, int(twice[0]), where, version)

@@ -1,4 +1,4 @@
-"""What a project says of a table that is built from the change feed of another."""
+"""The settings of a table that is built from the change feed of another table."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ class ReplaySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeLogSettings:
+    """Every row of every landed file that a table has applied (CF-148)."""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """Build `target` from `table`, and keep it up to date. from_latest: a new one begins with the
-    rows of the latest version."""
+    """Build `target` from `table`, and keep it up to date. from_latest: a new target starts with
+    the rows of the latest version."""
 
     table: TableId
     target: TableId
-    asked: HistorySettings | ArchiveSettings | ReplaySettings
+    options: HistorySettings | ArchiveSettings | ReplaySettings | ChangeLogSettings
     from_latest: bool = False

@@ -1,5 +1,5 @@
-"""The table whose change feed a target is built from: where it begins, and its changes in
-portions of whole commits."""
+"""The source table of a target: where a target starts, and the changes in portions of whole
+commits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import pyarrow as pa
 from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import TableSchema, parse
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.errors import FeedTargetError, SourceColumnsChanged, UsageError
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.targets.target import BuiltFrom, SourceColumns
-from mirrorlake.feed.widening import misfit
+from mirrorlake.feed.widening import unfit_column
 from mirrorlake.storage.options import ObjectOptions
 
 PORTION_ROWS, PORTION_BYTES = 500_000, 256 << 20
-"""Of changes, from which on a portion ends: they are held in memory, and go into one commit."""
+"""Size of changes at which a portion ends: they are held in memory and committed together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where a target begins: with the rows as of version `snapshot`, -1 for none, and the changes
-    after it, from `first` on."""
+    """The start of a target: the rows as of version `snapshot`, -1 for none, and the changes from
+    `first` on."""
 
     snapshot: int
     first: int
@@ -39,7 +39,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The changes of the versions `first` to `last`, with one set of columns, by whole commits."""
+    """The changes of the versions `first` to `last`, with one set of columns, in whole commits."""
 
     first: int
     last: int
@@ -62,7 +62,7 @@ class FeedSource:
         self._log = TableLog(self.location, options)
 
     def feed(self, first: int, last: int | None = None, *, accept_gap: bool = False) -> Feed:
-        """The changes from one version on, to `last` or the latest."""
+        """The changes from version `first` to `last` or the latest."""
         request = FeedRequest.of(
             self.location,
             from_version=first,
@@ -72,10 +72,14 @@ class FeedSource:
         )
         return Feed(request, self._options, log=self._log)
 
-    def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
-        """Where a new target begins: at a version, at the latest one, or with all of the feed.
+    def portions(self, feed: Feed, rows: int) -> Iterator[Portion]:
+        """A feed in portions, each for one commit of a target. rows: of a portion, about."""
+        return portions(feed, rows)
 
-        Without rows to begin with only where the feed tells of every row, since version 0.
+    def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
+        """The start of a new target: a version, the latest version, or the whole feed.
+
+        It starts without rows only if the feed covers every row since version 0.
         """
         request = FeedRequest.of(self.location, from_beginning=True)
         feed = Feed(request, self._options, log=self._log)
@@ -91,14 +95,14 @@ class FeedSource:
                 (feed.first, latest),
             )
         if version is not None:
-            self.feed(version, version)  # what is no longer readable is refused
+            self.feed(version, version)  # raises if it is no longer readable
         if version is None and not from_latest and feed.first == 0:
             return Begin(-1, 0)
         snapshot = latest if from_latest else feed.first if version is None else version
         return Begin(snapshot, snapshot + 1)
 
     def at(self, version: int) -> TableSnapshot:
-        """The table as it was at a version."""
+        """The table as of a version."""
         with as_feed_error(self._request(version)):
             return self._log.snapshot_at(version)
 
@@ -106,7 +110,7 @@ class FeedSource:
         """The rows as of a version, file by file."""
         with (
             as_feed_error(self._request(snapshot.version)),
-            at_hand(self.location, self._options) as workspace,
+            open_workspace(self.location, self._options) as workspace,
         ):
             schema = parse(snapshot.metadata)
             for add in snapshot.files.values():
@@ -114,21 +118,21 @@ class FeedSource:
                 yield live_rows(workspace.folder, add, schema)
 
     def commit_info(self, version: int) -> dict[str, Any]:
-        """What a commit says of itself."""
+        """The commitInfo of a version."""
         with as_feed_error(self._request(version)):
             found = [a["commitInfo"] for a in self._log.actions(version) if "commitInfo" in a]
         return found[0] if found else {}
 
     def time(self, version: int) -> datetime:
-        """When a version was committed."""
+        """The commit time of a version."""
         with as_feed_error(self._request(version)):
             return datetime.fromtimestamp(
                 commit_time(version, self._log.actions(version)) / 1000, UTC
             )
 
     def key(self, feed: Feed) -> tuple[str, ...]:
-        """The columns that identify a row. Raises UsageError where there are none (CF-200), and
-        for one that the table has not."""
+        """The columns that identify a row. Raises UsageError when there are none (CF-200), or when
+        the table lacks one."""
         key = feed.key
         if not key:
             raise UsageError(
@@ -143,7 +147,7 @@ class FeedSource:
         return key
 
     def check_same(self, built: BuiltFrom, table_id: str) -> None:
-        """Refuse a table that was made anew at the same place: its versions count anew."""
+        """Refuse a recreated table: its versions start again."""
         if built.source_id != table_id:
             raise FeedTargetError(
                 "its source was removed and made anew, so that its versions do not continue those "
@@ -157,24 +161,25 @@ class FeedSource:
 
 
 def portions(feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
-    """A feed in portions of whole commits, none of them much larger than `rows`; also of versions
-    without changes, so that they count as covered."""
-    for one in feed.ranges:
-        first, held = one.first, list[FeedCommit]()
+    """A feed in portions of whole commits, none of them much larger than `rows`. Versions without
+    changes are included, so that they count as covered."""
+    for part in feed.ranges:
+        first, held = part.first, list[FeedCommit]()
         count = size = 0
-        for commit in feed.commits(one):
+        for commit in feed.commits(part):
             held.append(commit)
             count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
             if count >= rows or size >= PORTION_BYTES:
-                yield Portion(first, commit.version, one.schema, tuple(held))
+                yield Portion(first, commit.version, part.schema, tuple(held))
                 first, held, count, size = commit.version + 1, [], 0, 0
-        if first <= one.last:
-            yield Portion(first, one.last, one.schema, tuple(held))
+        if first <= part.last:
+            yield Portion(first, part.last, part.schema, tuple(held))
 
 
 def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: int) -> None:
-    """Refuse columns that do not only add some to those that the target knows (CF-210)."""
-    if (column := misfit(built.columns.schema, schema)) is not None:
+    """Refuse columns that change those known to the target, rather than only adding some
+    (CF-210)."""
+    if (column := unfit_column(built.columns.schema, schema)) is not None:
         raise SourceColumnsChanged(
             f"version {version} of its source changed column {column}: it was renamed, dropped, or "
             "has another type",
@@ -185,5 +190,5 @@ def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: i
 
 
 def with_columns(built: BuiltFrom, schema: TableSchema) -> BuiltFrom:
-    """With the columns of the source as they are now."""
+    """With the current columns of the source."""
     return replace(built, columns=SourceColumns.of(schema))

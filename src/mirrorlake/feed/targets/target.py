@@ -1,9 +1,9 @@
-"""A Delta table that is built from the change feed of another, and how far it is.
+"""A Delta table that is built from the change feed of another table, with its progress.
 
-Each commit covers whole commits of the source and records the last of them, in the same commit as
-the rows (CF-193, CF-201). A commit is made only on the version that its rows were computed on, and
-only when that version has recorded what comes right before it: so nothing is applied twice or left
-out, whoever else builds the same table, and wherever a process dies.
+Each commit covers whole commits of the source and records the last of them, together with the rows
+(CF-193, CF-201). A commit succeeds only on the version for which its rows were computed, and only
+when that version has recorded the directly preceding source version: nothing is applied twice or
+skipped, with several builders of the same table, and after a crash at any point.
 """
 
 from __future__ import annotations
@@ -11,41 +11,35 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.durability import flush_commit
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import TableSchema, parse
-from mirrorlake.delta.workspace import TableWorkspace, at_hand
+from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
-from mirrorlake.delta.write.commit import write_commit
+from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
-from mirrorlake.errors import FeedTargetError, Unavailable
+from mirrorlake.errors import FeedTargetError
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.strategy import TableFacts
 from mirrorlake.mirror.table.progress import MALFORMED
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
-from mirrorlake.storage.local import flush_folder
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
 BUILT = "mirrorlake.builtFrom"
-"""The property that says from which table a target is built, and how."""
+"""The property with the source table of a target, and the settings."""
 
 APPLICATION = "mirrorlake-feed/"
-"""What the application ids of targets begin with; then comes the id of the source table."""
+"""The prefix of the application ids of targets, followed by the id of the source table."""
 
 CLOCK = "/clock"
-"""At the end of an application id: it records the latest time of a history, in microseconds."""
-
-CHECKPOINT = 50
-"""Commits from one checkpoint to the next."""
+"""The suffix of an application id that records the latest time of a history, in microseconds."""
 
 FEED = "delta.enableChangeDataFeed"
 FORMAT = 1
@@ -53,7 +47,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceColumns:
-    """The columns of a source, as the target knows them: by what tells a renamed one."""
+    """The columns of a source known to the target, with their physical names, which identify
+    renamed columns."""
 
     columns: tuple[Column, ...]
     physical: tuple[str, ...]
@@ -66,7 +61,7 @@ class SourceColumns:
     def parse(cls, record: Sequence[Sequence[Any]]) -> SourceColumns:
         """Raises ValueError."""
         columns = [Column(str(n), DataType.parse(kind), bool(null)) for n, kind, null, _p in record]
-        return cls(tuple(columns), tuple(str(one[3]) for one in record))
+        return cls(tuple(columns), tuple(str(column[3]) for column in record))
 
     def as_record(self) -> list[list[Any]]:
         found = zip(self.columns, self.physical, strict=True)
@@ -81,9 +76,14 @@ class SourceColumns:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFrom:
-    """From which table a target is built, and how. source_id: of Delta; settings: of the builder;
-    start: the first version it covers; snapshot: the version whose rows it began with, -1 for
-    none; gap: the versions before `start` that were given up, if any (CF-194)."""
+    """The source table of a target, and how the target is built.
+
+    source_id: of Delta.
+    settings: of the builder.
+    start: the first version it covers.
+    snapshot: the version whose rows it started with, -1 for none.
+    gap: the versions before `start` that were skipped, if any (CF-194).
+    """
 
     kind: str
     source_id: str
@@ -110,17 +110,17 @@ class BuiltFrom:
     @classmethod
     def parse(cls, text: str) -> BuiltFrom:
         """Raises one of MALFORMED."""
-        said = json.loads(text)
-        if said["format"] != FORMAT:
-            raise ValueError(f"its format is {said['format']}, and this release reads {FORMAT}")
+        record = json.loads(text)
+        if record["format"] != FORMAT:
+            raise ValueError(f"its format is {record['format']}, and this release reads {FORMAT}")
         return cls(
-            str(said["kind"]),
-            str(said["source"]),
-            said["settings"],
-            SourceColumns.parse(said["columns"]),
-            int(said["start"]),
-            int(said["snapshot"]),
-            None if said["gap"] is None else (int(said["gap"][0]), int(said["gap"][1])),
+            str(record["kind"]),
+            str(record["source"]),
+            record["settings"],
+            SourceColumns.parse(record["columns"]),
+            int(record["start"]),
+            int(record["snapshot"]),
+            None if record["gap"] is None else (int(record["gap"][0]), int(record["gap"][1])),
         )
 
     @property
@@ -130,8 +130,11 @@ class BuiltFrom:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """A target at one version. recorded: the last source version that it covers; built, schema:
-    None before its first commit."""
+    """A target at one version.
+
+    recorded: the last source version that it covers.
+    built, schema: None before its first commit.
+    """
 
     snapshot: TableSnapshot
     built: BuiltFrom | None = None
@@ -148,7 +151,7 @@ class TargetState:
 
     @property
     def clock(self) -> int:
-        """The latest time of its rows, in microseconds; a very small one for none."""
+        """The latest time of its rows, in microseconds; a very small number for none."""
         assert self.built is not None
         return self.snapshot.transactions.get(self.built.application + CLOCK, -sys.maxsize)
 
@@ -163,9 +166,12 @@ class TargetState:
 
 @dataclass(frozen=True, slots=True)
 class TargetCommit:
-    """What one commit brings: the source versions `first` to `last`. described: the metaData action
-    where it is another one; clock: the latest time in its rows, in microseconds; said: further
-    members of `userMetadata`."""
+    """One commit, with the source versions `first` to `last`.
+
+    described: the metaData action, if it changes.
+    clock: the latest time in its rows, in microseconds.
+    details: further members of `userMetadata`.
+    """
 
     built: BuiltFrom
     first: int
@@ -173,7 +179,7 @@ class TargetCommit:
     actions: Sequence[Mapping[str, Any]] = ()
     described: Mapping[str, Any] | None = None
     clock: int | None = None
-    said: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TargetTable:
@@ -190,8 +196,8 @@ class TargetTable:
         self._log = TableLog(self.location, options)
 
     def state(self) -> TargetState:
-        """The newest version. Raises FeedTargetError for a table that is not a target, or that has
-        to be written in a way that we have not."""
+        """The newest version. Raises FeedTargetError for a table that is not a target, or that
+        requires writer features that we do not support."""
         try:
             snapshot = self._log.snapshot()
             if not snapshot.exists:
@@ -223,16 +229,16 @@ class TargetTable:
         return TargetState(snapshot, built, schema)
 
     def refused(self, what: str, hint: str = "") -> FeedTargetError:
-        """The error of this target."""
+        """An error of this target."""
         hint = hint or "Remove the table and build it anew."
         return FeedTargetError(what, where=self.location, hint=hint)
 
     @contextmanager
-    def at_hand(self) -> Iterator[TableWorkspace]:
-        """Its files; what is written inside is durable at the end."""
+    def workspace(self) -> Iterator[TableWorkspace]:
+        """The workspace of its files, which are durable at the end."""
         if not is_url(self.location):
             Path(self.location).mkdir(parents=True, exist_ok=True)
-        with at_hand(self.location, self._options) as workspace, flush.behind():
+        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             yield workspace
 
     def described(
@@ -242,16 +248,17 @@ class TargetTable:
         columns: Sequence[Column],
         properties: Mapping[str, str],
     ) -> dict[str, Any] | None:
-        """The metaData action with which a table with these columns goes on, or begins; None when
-        the present one says the same. properties: of one that begins. New columns get names in
-        files, so it is made once."""
+        """The metaData action for these columns; None when it does not change.
+
+        properties: of a new table. New columns get physical names, so call it once.
+        """
         record = {BUILT: built.as_text()}
-        wanted = [Column(column.name, column.type) for column in columns]
+        target_columns = [Column(column.name, column.type) for column in columns]
         if state.schema is None:
-            mapped = needs_mapping(Schema.of(wanted))
+            mapped = needs_mapping(Schema.of(target_columns))
             own = {**properties, **record}
-            return metadata(Schema.of(wanted), mapped=mapped, properties=own)
-        added = [column for column in wanted if column.name not in state.schema.schema]
+            return metadata(Schema.of(target_columns), mapped=mapped, properties=own)
+        added = [column for column in target_columns if column.name not in state.schema.schema]
         if not added and built == state.built:
             return None
         described = dict(state.snapshot.metadata)
@@ -261,9 +268,9 @@ class TargetTable:
         return {**described, "configuration": described["configuration"] | record}
 
     def commit(self, state: TargetState, commit: TargetCommit) -> bool:
-        """Make a commit on a state; False when another writer was faster.
+        """Commit on a state; False when another writer committed first.
 
-        The answer may be lost: the table knows, and is asked. Raises Unavailable.
+        If the response is lost, the table is checked for the commit. Raises Unavailable.
         """
         actions = list(commit.actions)
         if commit.described is not None:
@@ -274,34 +281,32 @@ class TargetTable:
         if commit.clock is not None:
             recorded[commit.built.application + CLOCK] = commit.clock
         actions += [{"txn": {"appId": app, "version": n}} for app, n in recorded.items()]
-        self._flush_names()
+        flush_names(self.location)
         self._reached(CrashPoint.TARGET_WRITTEN)
-        said = {"mirrorlake_feed": FORMAT, "versions": [commit.first, commit.last], **commit.said}
-        version = state.version + 1
-        try:
-            done = write_commit(
-                self.location,
-                version,
-                actions,
-                self._options,
-                operation="CREATE TABLE" if state.built is None else "MERGE",
-                userMetadata=json.dumps(said),
-            )
-        except OSError as error:
-            # It may have happened: whoever calls again finds out from what is recorded.
-            why = error.strerror or type(error).__name__
-            raise Unavailable(f"the storage does not answer: {why}", where=self.location) from error
+        user_metadata = {
+            "mirrorlake_feed": FORMAT,
+            "versions": [commit.first, commit.last],
+            **commit.details,
+        }
+        done = durable_commit(
+            self.location,
+            state.version + 1,
+            actions,
+            self._options,
+            operation="CREATE TABLE" if state.built is None else "MERGE",
+            userMetadata=json.dumps(user_metadata),
+        )
         self._reached(CrashPoint.TARGET_COMMITTED)
-        if done and not is_url(self.location):
-            flush_commit(Path(self.location), version)
-            if version % CHECKPOINT == 0:
-                with suppress(checkpoint.Unfamiliar):
-                    checkpoint.write(Path(self.location))
         return done
 
-    def _flush_names(self) -> None:
-        """Make the names of new files durable before a commit names them."""
-        if not is_url(self.location):
-            for folder in (Path(self.location), Path(self.location, "_change_data")):
-                if folder.exists():
-                    flush_folder(folder)
+    def rearrange(self, state: TargetState, actions: Sequence[Mapping[str, Any]]) -> bool:
+        """Commit other files for the same rows on a state; False when another writer committed
+        first. Raises Unavailable."""
+        flush_names(self.location)
+        self._reached(CrashPoint.FILES_COMPACTED)
+        done = durable_commit(
+            self.location, state.version + 1, actions, self._options, operation="OPTIMIZE"
+        )
+        if done:
+            self._reached(CrashPoint.COMPACTION_COMMITTED)
+        return done

@@ -1,4 +1,4 @@
-"""What the commits of a table say about its feed: times, positions, columns, coverage."""
+"""The commits of a table for its feed: times, positions, columns, coverage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from functools import lru_cache
 from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch
-from mirrorlake.delta.log.retention import KeepTimes
+from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.schema import TableSchema, has_feed, parse
 from mirrorlake.feed.change_files import commit_time
-from mirrorlake.feed.position_map import PositionMap, batches_in, unbroken
+from mirrorlake.feed.commits.coverage import Coverage, CoveredVersions
+from mirrorlake.feed.commits.position_map import PositionMap, batches_in, unbroken
 
-_ENABLED = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
 _IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
 
 REMEMBERED = 1_024
-"""Commits whose actions are not read a second time."""
+"""Number of commits whose actions are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class MetadataSince:
 
     @property
     def has_feed(self) -> bool:
-        configuration = self.metadata.get("configuration") or {}
-        return any(str(configuration.get(name)).lower() == "true" for name in _ENABLED)
+        return has_feed(self.metadata.get("configuration") or {})
 
 
 class CommitHistory:
-    """The commits of a table up to its latest version, as it was when this was made.
+    """The commits of a table up to its latest version at the time of construction.
 
-    positions: what is known of commits that the log no longer has. Methods raise FileNotFoundError
-    and BrokenLog where the log is not whole.
+    positions: facts about commits that the log no longer has.
+
+    Methods raise FileNotFoundError and BrokenLog for an incomplete log.
     """
 
     def __init__(self, log: TableLog, positions: PositionMap | None = None) -> None:
@@ -61,20 +61,20 @@ class CommitHistory:
         return parse(self._metadata)
 
     @property
-    def keeps(self) -> KeepTimes:
-        """How long files and commits are kept."""
-        return KeepTimes.of(self._properties)
+    def keeps(self) -> RetentionTimes:
+        """The retention of files and commits."""
+        return RetentionTimes.of(self._properties)
 
     def time(self, version: int) -> datetime:
-        """When a version was committed."""
+        """The commit time of a version."""
         return datetime.fromtimestamp(commit_time(version, self.actions(version)) / 1000, UTC)
 
     def first_at(self, moment: datetime) -> int:
-        """The first version that was committed at this time or later; `latest` + 1 for none."""
+        """The first version committed at or after this time; `latest` + 1 for none."""
         return self._first(moment, is_after=False)
 
     def first_after(self, moment: datetime) -> int:
-        """The first version that was committed later than this; `latest` + 1 for none."""
+        """The first version committed after this time; `latest` + 1 for none."""
         return self._first(moment, is_after=True)
 
     def _first(self, moment: datetime, *, is_after: bool) -> int:
@@ -83,7 +83,7 @@ class CommitHistory:
             return time > moment or (time == moment and not is_after)
 
         if self._properties.get(_IN_COMMIT) != "true" or _SINCE in self._properties:
-            # Times of such commits need not ascend.
+            # Times of such commits may decrease.
             found = (v for v in range(self.oldest, self.latest + 1) if passes(v))
             return next(found, self.latest + 1)
         low, high = self.oldest, self.latest + 1
@@ -93,24 +93,24 @@ class CommitHistory:
         return low
 
     def batches(self) -> Iterator[CommittedBatch]:
-        """The batches of the mirror, from the newest back, of all versions since `told_since`."""
-        for _first, batches in self._told():
+        """The batches of the mirror in all versions since `known_since`, newest first."""
+        for _first, batches in self._known_ranges():
             yield from batches
 
-    def told_since(self) -> int:
-        """The version since which what commits say is known; `latest` + 1 for none."""
-        return min((first for first, _batches in self._told()), default=self.latest + 1)
+    def known_since(self) -> int:
+        """The version since which the facts of commits are known; `latest` + 1 for none."""
+        return min((first for first, _batches in self._known_ranges()), default=self.latest + 1)
 
-    def _told(self) -> Iterator[tuple[int, Iterable[CommittedBatch]]]:
-        """Runs of versions, from the newest back and with no version between them: the first one
-        of each, and its batches, the newest first. Of what is not kept the log is read."""
+    def _known_ranges(self) -> Iterator[tuple[int, Iterable[CommittedBatch]]]:
+        """Adjacent ranges of versions, newest first: the first version of each, and its batches,
+        newest first. The log is read for ranges that are not stored."""
         end = self.latest + 1
-        for one in self._positions.newest_first(self._log) if self._positions else ():
-            if one.last + 1 < min(end, self.oldest):
+        for part in self._positions.newest_first(self._log) if self._positions else ():
+            if part.last + 1 < min(end, self.oldest):
                 break
-            yield min(one.last + 1, end), self._logged(one.last + 1, end)
-            yield one.first, [batch for batch in reversed(one.batches) if batch.version < end]
-            end = min(end, one.first)
+            yield min(part.last + 1, end), self._logged(part.last + 1, end)
+            yield part.first, [batch for batch in reversed(part.batches) if batch.version < end]
+            end = min(end, part.first)
         yield min(self.oldest, end), self._logged(self.oldest, end)
 
     def _logged(self, first: int, end: int) -> Iterator[CommittedBatch]:
@@ -118,18 +118,28 @@ class CommitHistory:
             yield from batches_in(version, self.actions(version))
 
     def metadata(self, first: int, last: int) -> list[MetadataSince]:
-        """The metadata that holds at version `first`, and each change of it up to `last`."""
+        """The metadata at version `first`, and each change of it up to `last`."""
         found = [MetadataSince(first, self._log.metadata_at(first))]
         for version in range(first + 1, last + 1):
-            changed = [one["metaData"] for one in self.actions(version) if one.get("metaData")]
+            changed = [
+                action["metaData"] for action in self.actions(version) if action.get("metaData")
+            ]
             found += [MetadataSince(version, metadata) for metadata in changed[-1:]]
         return found
 
-    def covered_since(self) -> int:
-        """The first version since which every version is in the feed; `latest` + 1 for none."""
-        since = self.latest + 1
-        for one in reversed(self.metadata(self.oldest, self.latest)):
-            if not one.has_feed:
-                break
-            since = one.version
-        return since
+    def coverage(self, first: int) -> list[CoveredVersions]:
+        """Which of the log's versions from `first` on are in the feed."""
+        kept, versions = self._positions, range(self.oldest, self.latest + 1)
+        known = kept.coverage.read(self._log, versions) if kept else None
+        if known is not None and known.first <= first:
+            return known.until(self._log, self.latest).within(first, self.latest)
+        return list(Coverage.of(self._log, first, self.latest).stretches)
+
+    def covered_since(self, first: int | None = None) -> int:
+        """The first version, from `first` on, after which every version is in the feed; `latest` +
+        1 for none."""
+        begin = max(self.oldest, first or 0)
+        if begin > self.latest:
+            return self.latest + 1
+        last = self.coverage(begin)[-1]
+        return last.first if last.has_feed else self.latest + 1

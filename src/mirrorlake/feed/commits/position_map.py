@@ -1,24 +1,23 @@
-"""Which version of a table applied which files, up to which position of the source (CF-155).
+"""Maps the versions of a table to the files they applied and their position in the source (CF-155).
 
-The commits of a table say so, and its log forgets them. So what they say is copied below the root
-of the mirror before the log is cleaned, in segments of consecutive versions, each written
-atomically and named by them. A segment that is lost is made again of what the log still has.
+This is recorded in the commits of a table, which its log deletes eventually. Therefore it is copied
+below the root of the mirror before the log is cleaned up, in segments of consecutive versions, each
+written atomically and named by its versions. A lost segment is rebuilt from what the log still has.
 
-The commit that a segment ends with tells whether the table is still that of which it was made: a
-table that was made anew in its place, or replaced by an older copy, has other commits.
+The last commit of a segment identifies the table: a table that was recreated, or replaced by an
+older copy, has other commits.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ import structlog
 
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.delta.log.table_log import Action, TableLog
+from mirrorlake.feed.commits.coverage import CoverageFile, identity
 from mirrorlake.root import POSITIONS, TABLES
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store, UnsafePath
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 DAMAGED = "position_map_damaged"
 FULL = 10_000
-"""Batches from which a segment gets no more, so that little is written again."""
+"""Number of batches from which on a segment is not extended, to limit rewriting."""
 
 _FORMAT, _COMMIT = b"mirrorlake.format", b"mirrorlake.commit"
 _VERSION = b"1"
@@ -59,8 +59,11 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class MappedVersions:
-    """What the versions first..last said. commit: identity of the last of them; batches: those of
-    the mirror among them, ascending, without the rows of single files."""
+    """The facts of the versions first..last.
+
+    commit: identity of the last version's commit.
+    batches: the batches of the mirror in these versions, ascending, without row counts per file.
+    """
 
     first: int
     last: int
@@ -68,27 +71,27 @@ class MappedVersions:
     batches: tuple[CommittedBatch, ...]
 
     def encode(self) -> bytes:
-        rows = [{name: getattr(one, name) for name in _SCHEMA.names} for one in self.batches]
-        told = {_FORMAT: _VERSION, _COMMIT: self.commit.encode()}
+        rows = [{name: getattr(batch, name) for name in _SCHEMA.names} for batch in self.batches]
+        metadata = {_FORMAT: _VERSION, _COMMIT: self.commit.encode()}
         file = io.BytesIO()
-        table = pa.Table.from_pylist(rows, _SCHEMA.with_metadata(told))
+        table = pa.Table.from_pylist(rows, _SCHEMA.with_metadata(metadata))
         pq.write_table(table, file, compression="zstd")
         return file.getvalue()
 
     @classmethod
     def decode(cls, first: int, last: int, content: bytes) -> Self:
-        """Raises ValueError for what is damaged, or of another format."""
+        """Raises ValueError for damaged content, or another format."""
         try:
             table = pq.read_table(pa.BufferReader(content))
-            told = table.schema.metadata or {}
-            if told.get(_FORMAT) != _VERSION or not table.schema.equals(_SCHEMA):
+            metadata = table.schema.metadata or {}
+            if metadata.get(_FORMAT) != _VERSION or not table.schema.equals(_SCHEMA):
                 raise ValueError("not a segment of format 1")
             batches = tuple(CommittedBatch(**row) for row in table.to_pylist())
         except (pa.ArrowException, OSError) as error:
             raise ValueError(str(error)) from error
-        if any(not first <= one.version <= last for one in batches):
+        if any(not first <= batch.version <= last for batch in batches):
             raise ValueError("it has other versions than its name says")
-        return cls(first, last, told.get(_COMMIT, b"").decode(), batches)
+        return cls(first, last, metadata.get(_COMMIT, b"").decode(), batches)
 
 
 class PositionMap:
@@ -98,36 +101,40 @@ class PositionMap:
         """table: its path below the root."""
         self._store = store
         self._folder = f"{POSITIONS}/{table.removeprefix(f'{TABLES}/')}"
+        self.coverage = CoverageFile(store, f"{self._folder}/coverage.json")
 
     @classmethod
     def of(cls, table: str, options: ObjectOptions | None = None) -> Self | None:
-        """That of the table at a location; None for a table that is in no mirror."""
+        """The map of the table at a location; None for a table outside a mirror."""
         base, inside = in_mirror(table)
         return cls(open_store(base, options), f"{TABLES}/{inside}") if base else None
 
     def keep(self, table_log: TableLog) -> int:
-        """Copy what the log says beyond the map. Returns how many versions that were. Durable when
-        it returns. Raises OSError, BrokenLog."""
+        """Copy the facts of the log that the map lacks. Returns the number of copied versions.
+        Durable when it returns. Raises OSError, BrokenLog."""
+        # In this order: a segment that another process adds meanwhile is not mistaken for that of
+        # another table.
+        listed = self._listed()
         versions = unbroken(table_log.versions())
         if not versions:
             return 0
-        newest = self._newest(table_log, versions)
+        newest = self._newest(listed, table_log, versions)
         spans = self._spans()
         new = [v for v in versions if not any(first <= v <= last for first, last in spans)]
-        for last in [v for v in new if v + 1 not in new]:
-            run = unbroken([v for v in new if v <= last])
+        for run in _runs(new):
             before: tuple[CommittedBatch, ...] = ()
-            first = run[0]
+            first, last = run[0], run[-1]
             if newest and newest.last == first - 1 and len(newest.batches) < FULL:
                 first, before = newest.first, newest.batches
-            found = [one for v in run for one in batches_in(v, table_log.actions(v))]
+            found = [batch for v in run for batch in batches_in(v, table_log.actions(v))]
             commit = identity(table_log.actions(last))
             self._write(MappedVersions(first, last, commit, (*before, *found)))
+        with suppress(FileNotFoundError):  # the log was cleaned meanwhile; kept next time
+            self.coverage.keep(table_log, versions)
         return len(new)
 
     def newest_first(self, table_log: TableLog) -> Iterator[MappedVersions]:
-        """What is kept of the table as it is now, from the newest versions back. What cannot be
-        read is left out."""
+        """The segments of the current table, newest first. Unreadable ones are skipped."""
         try:
             spans, versions = self._spans(), unbroken(table_log.versions())
         except (OSError, UnsafePath):
@@ -142,18 +149,20 @@ class PositionMap:
             if segment is not None and is_true:
                 yield segment
 
-    def _newest(self, table_log: TableLog, versions: Sequence[int]) -> MappedVersions | None:
-        """The newest segment that is not damaged, nor of another table: such are removed."""
-        while spans := self._spans():
+    def _newest(
+        self, listed: Sequence[tuple[int, int]], table_log: TableLog, versions: Sequence[int]
+    ) -> MappedVersions | None:
+        """The newest segment that is intact and of this table. Others are deleted."""
+        for first, last in sorted(listed, key=lambda span: (-span[1], span[0])):
             with suppress(FileNotFoundError):
-                segment = self._segment(*spans[-1])
+                segment = self._segment(first, last)
                 if segment is not None and _is_of(segment, table_log, versions):
                     return segment
-            self._store.delete(self._path(*spans[-1]))
+            self._store.delete(self._path(first, last))
         return None
 
     def _write(self, segment: MappedVersions) -> None:
-        """Those that it contains are removed afterwards."""
+        """Write a segment, then delete the segments that it contains."""
         self._store.replace(self._path(segment.first, segment.last), segment.encode())
         for first, last in self._listed():
             is_inside = segment.first <= first and last <= segment.last
@@ -185,7 +194,7 @@ class PositionMap:
 
 
 def _is_of(segment: MappedVersions, table_log: TableLog, versions: Sequence[int]) -> bool:
-    """Whether a segment is of the table that has this log, as far as that can be told."""
+    """Whether a segment belongs to the table with this log, as far as can be determined."""
     if not versions or segment.last > versions[-1]:
         return False
     if segment.last < versions[0]:
@@ -194,32 +203,28 @@ def _is_of(segment: MappedVersions, table_log: TableLog, versions: Sequence[int]
 
 
 def in_mirror(table: str | Path) -> tuple[str, str]:
-    """The root of the mirror that a table lies in, empty for none, and its path below Tables."""
+    """The root of the mirror that contains a table, "" for none, and the table's path below
+    Tables."""
     location = str(table) if is_url(table) else Path(table).absolute().as_posix()
     base, found, inside = location.rstrip("/").rpartition(f"/{TABLES}/")
     return (base, inside) if found and inside.count("/") <= 1 else ("", inside)
 
 
 def batches_in(version: int, actions: Sequence[Action]) -> list[CommittedBatch]:
-    """What a commit says of the batch that it applied; nothing for a commit of somebody else."""
+    """The batch that a commit applied; empty for a commit of another writer."""
     infos = [action["commitInfo"] for action in actions if action.get("commitInfo")]
     return [batch for info in infos if (batch := batch_of(version, info))]
 
 
 def unbroken(versions: Sequence[int]) -> list[int]:
-    """The last versions of some, ascending, between which none is missing."""
+    """The longest consecutive run at the end of ascending versions."""
     start = len(versions)
     while start and (start == len(versions) or versions[start - 1] == versions[start] - 1):
         start -= 1
     return list(versions[start:])
 
 
-def identity(actions: Sequence[Action]) -> str:
-    """What tells a commit from another of the same version."""
-    said = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    return hash_of(said or list(actions))
-
-
-def hash_of(value: Any) -> str:
-    """A short text for plain data; another one for other data."""
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+def _runs(versions: Iterable[int]) -> Iterator[list[int]]:
+    """Ascending versions, grouped into consecutive runs."""
+    for _offset, run in groupby(enumerate(versions), key=lambda pair: pair[1] - pair[0]):
+        yield [version for _number, version in run]
