@@ -1,10 +1,10 @@
-"""The door: `mirrorlake.yaml` and the environment in, frozen settings of each part out.
+"""Reads `mirrorlake.yaml` and the environment into the frozen settings of each part.
 
-Every refusal names file, line, field and rule, and never the value: it may be a secret. Nothing
+Every error names file, line, field and rule, but never the value, which may be a secret. Nothing
 below this package reads the environment.
 """
 
+from mirrorlake.config.files import load, load_all
 from mirrorlake.config.project import TEMPLATE, Project
-from mirrorlake.config.reading import load
 
-__all__ = ["TEMPLATE", "Project", "load"]
+__all__ = ["TEMPLATE", "Project", "load", "load_all"]

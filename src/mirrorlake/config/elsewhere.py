@@ -1,4 +1,4 @@
-"""Places that a project file names, below its root or elsewhere."""
+"""Locations named in a project file, below its root or elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrorlake.storage.urls import StorageLocation, check_url, is_url
 
 
 class ElsewhereSection(Section):
-    """Where a part of a mirror lies, when that is not below root."""
+    """The location of a part of a mirror that is not below root."""
 
     url: str | None = Field(default=None, min_length=1)
     endpoint: str | None = Field(default=None, min_length=1)
@@ -24,7 +24,7 @@ class ElsewhereSection(Section):
     def location_in(
         self, path: Path, section: str, account: str | None = None
     ) -> StorageLocation | None:
-        """The place that a section of a project file names. Raises ConfigError."""
+        """The location in a section of a project file. Raises ConfigError."""
         reached = {
             "endpoint": self.endpoint,
             "region": self.region,
@@ -51,7 +51,7 @@ class ElsewhereSection(Section):
 
 
 class EventLocationSection(Section):
-    """Where event files are: a folder, or a URL, and a path below it."""
+    """The location of event files: a folder or a URL, and a path below it."""
 
     url: str = Field(min_length=1)
     endpoint: str | None = Field(default=None, min_length=1)
@@ -60,7 +60,8 @@ class EventLocationSection(Section):
     path: str = ""
 
     def location(self, path: Path, section: str) -> StorageLocation | Path:
-        """path: of the project file; section: how it calls this one. Raises ConfigError."""
+        """path: of the project file; section: the name of this section in it. Raises
+        ConfigError."""
         if not is_url(self.url):
             return beside(path, Path(self.url))
         reached = ElsewhereSection(url=self.url, endpoint=self.endpoint, region=self.region)
@@ -84,5 +85,5 @@ class EventLocationSection(Section):
 
 
 def beside(path: Path, found: Path) -> Path:
-    """A relative path in a project file starts at that file."""
+    """A path from a project file; relative paths start at that file."""
     return (path.parent / found.expanduser()).absolute()

@@ -12,6 +12,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.config.elsewhere import EventLocationSection
 from mirrorlake.errors import ConfigError
 from mirrorlake.events.envelope import EventSource
+from mirrorlake.root import STATE, TABLES
 
 _EXTENSIONS = {"avro": ("avro",), "json": ("json", "jsonl"), None: ()}
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
@@ -29,27 +30,50 @@ class EventInputSection(EventLocationSection):
     oracle_order: Literal["scn", "rs_id"] = "scn"
     guard_seconds: float = Field(default=_INPUT.guard.total_seconds(), ge=0, le=_LONGEST_SECONDS)
     look_back_days: float = Field(default=_INPUT.look_back.days, ge=0, le=_LONGEST_DAYS)
+    retention_days: float = Field(default=_INPUT.retention.days, gt=0, le=_LONGEST_DAYS)
     poll_seconds: float = Field(default=_INPUT.poll_seconds, gt=0, le=_LONGEST_SECONDS)
 
-    def settings(self, path: Path) -> EventInput:
-        """path: of the project file. Raises ConfigError."""
+    def settings(self, path: Path, root: Path) -> EventInput:
+        """path: of the project file; root: of the tables. Raises ConfigError."""
         if self.dataset is not None and self.dataset_prefix:
             raise ConfigError(
                 "a prefix is for one schema for each of the source, and dataset names one for all",
                 where=f"{path}, field source.dataset_prefix",
                 hint="Remove dataset_prefix or dataset.",
             )
+        if self.retention_days < self.look_back_days:
+            raise ConfigError(
+                "what is forgotten sooner than files are looked for would be applied again",
+                where=f"{path}, field source.retention_days",
+                hint="Set it to source.look_back_days or more.",
+            )
+        location, folder = self.location(path, "source"), self.folder(path, "source")
+        if isinstance(location, Path):
+            _check_apart(location / folder, root, path)
         return EventInput(
-            location=self.location(path, "source"),
-            path=self.folder(path, "source"),
+            location=location,
+            path=folder,
             extensions=_EXTENSIONS[self.format],
             source=self.system,
             is_append=self.mode == "append",
             keys={name: tuple(key) for name, key in self.keys.items()},
             guard=timedelta(seconds=self.guard_seconds),
             look_back=timedelta(days=self.look_back_days),
+            retention=timedelta(days=self.retention_days),
             dataset=self.dataset,
             prefix=self.dataset_prefix,
             strict_oracle=self.oracle_order == "rs_id",
             poll_seconds=self.poll_seconds,
+        )
+
+
+def _check_apart(files: Path, root: Path, path: Path) -> None:
+    """Refuse a folder of event files that contains root or is inside its tables or state: files of
+    the mirror would be read as events."""
+    files, own = files.resolve(), root.resolve()
+    if own.is_relative_to(files) or any(files.is_relative_to(own / one) for one in (STATE, TABLES)):
+        raise ConfigError(
+            "the folder of the event files holds root, or lies among what is made of them",
+            where=f"{path}, field source.url",
+            hint="Name a folder of event files alone, or another root.",
         )

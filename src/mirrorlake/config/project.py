@@ -1,4 +1,4 @@
-"""A mirror as it is configured."""
+"""The configuration of a mirror."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from mirrorlake.storage.urls import StorageLocation
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A mirror: what it is called, where it lies, and the settings of its parts.
+    """A mirror: its name, its location, and the settings of its parts.
 
-    root: a folder, or a place on an object store. source: None for a landing zone that others fill.
-    landing, tables: where `Files/LandingZone` and `Tables` lie when they are not below root. unset:
-    why the source cannot be connected to, because the environment does not have its URL; what does
-    not connect works all the same. targets: the tables that are built from change feeds.
-    destination: where event files are written instead of a landing zone and tables.
-    events: the event files that the tables are made of, where there are such; source is None then.
+    root: a folder, or a location on an object store.
+    source: None for a landing zone that others fill.
+    landing, tables: the locations of `Files/LandingZone` and `Tables` when they are not below root.
+    unset: the error that the environment has no URL of the source; raised only by what connects.
+    targets: the tables that are built from change feeds.
+    destinations: where event files are written.
+    lands: whether there are a landing zone and tables; otherwise the project only writes event
+        files.
+    events: the event files from which the tables are built, if any; then source is None.
     """
 
     name: str
@@ -39,12 +42,13 @@ class Project:
     tables: StorageLocation | None = None
     unset: ConfigError | None = None
     targets: tuple[TargetSettings, ...] = ()
-    destination: EventsSettings | None = None
+    destinations: tuple[EventsSettings, ...] = ()
+    lands: bool = True
     events: EventInput | None = None
 
     @classmethod
     def of_root(cls, root: Path | StorageLocation) -> Project:
-        """A mirror of a landing zone that somebody else fills, with nothing configured."""
+        """A mirror with default settings, of a landing zone that others fill."""
         if isinstance(root, Path):
             return cls(name=root.absolute().name, root=root)
         name = root.url.rstrip("/").rpartition("/")[2]
@@ -57,7 +61,7 @@ class Project:
 
     @property
     def tables_elsewhere(self) -> StorageLocation | None:
-        """Where the tables lie, if that is on an object store."""
+        """The location of the tables on an object store, if they are on one."""
         return self.tables or (self.root if isinstance(self.root, StorageLocation) else None)
 
 
@@ -72,4 +76,4 @@ source:
 spark:
   master: local[*]          # or spark://..., or leave out inside an existing session
 """
-"""What `mirrorlake init` writes."""
+"""The file that `mirrorlake init` writes."""

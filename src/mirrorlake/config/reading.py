@@ -1,14 +1,13 @@
-"""Reading a project file: YAML with line numbers, and the environment put in."""
+"""Reads the settings of a mirror: YAML with line numbers, and variables from the environment."""
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import structlog
 import yaml
@@ -21,31 +20,45 @@ from mirrorlake.errors import ConfigError
 
 log = structlog.get_logger()
 
+S = TypeVar("S", bound=BaseModel)
+
 SETTING_RENAMED = "setting_renamed"
 
 _RENAMED = {("capture", "settle_seconds"): "debounce_seconds"}
-"""Names of settings before this release, by section; they still work, with a warning."""
+"""Old names of settings, by section; they still work, with a warning."""
 
 _CONNECTS = ("source", "url")
-"""The field that only those need who connect: its variable may be unset until then."""
+"""The field that only commands that connect need; its variable may be unset for the others."""
 
 _OF_NAMES = {("source", "tables"), ("source", "columns")}
-"""Settings in which names of tables and columns stand: an environment variable could select other
-ones than the file shows."""
+"""Settings with names of tables and columns. No variables here: the environment could select other
+tables than the file shows."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Project:
-    """Read a project file. Raises ConfigError."""
-    node = _parsed(path, _text(path))
+def read(path: Path, node: yaml.MappingNode, environment: Mapping[str, str]) -> Project:
+    """The mirror in a mapping of a project file. Raises ConfigError."""
+    found, unset = section(path, node, environment, ProjectFile)
+    return replace(found.project(path), unset=unset)
+
+
+def section(
+    path: Path, node: yaml.MappingNode, environment: Mapping[str, str], shape: type[S]
+) -> tuple[S, ConfigError | None]:
+    """A mapping validated against a model, and the error of an unset URL of the source, if any.
+    Raises ConfigError."""
     interpolated, unset = _interpolated(path, node, environment)
     content = _renamed(interpolated)
     try:
-        read = ProjectFile.model_validate(content)
+        return shape.model_validate(content), unset
     except ValidationError as error:
-        raise _refusal(path, node, content, error) from None
-    return replace(read.project(path), unset=unset)
+        raise _refusal(path, node, content, error, shape) from None
+
+
+def parsed(path: Path) -> yaml.MappingNode:
+    """The top-level mapping of a project file. Raises ConfigError."""
+    return _parsed(path, _text(path))
 
 
 def _text(path: Path) -> str:
@@ -66,7 +79,7 @@ def _text(path: Path) -> str:
     raise ConfigError(what, where=str(path), hint=hint)
 
 
-def _parsed(path: Path, text: str) -> yaml.Node:
+def _parsed(path: Path, text: str) -> yaml.MappingNode:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -87,14 +100,17 @@ def _parsed(path: Path, text: str) -> yaml.Node:
 def _interpolated(
     path: Path, node: yaml.Node, environment: Mapping[str, str]
 ) -> tuple[Any, ConfigError | None]:
-    """The content with every `${NAME}` replaced from the environment, and what is not set of the
-    URL of the source, which stays as it is written. Raises ConfigError for any other."""
+    """The content with every `${NAME}` replaced from the environment.
+
+    Also returns the error when a variable in the URL of the source is not set; the URL is left as
+    written. Raises ConfigError for any other unset variable.
+    """
     unset: list[ConfigError] = []
 
     def variable(match: re.Match[str], line: int) -> str:
         value = environment.get(match[1])
         if value is None or not value.strip():
-            # An empty URL would mean whatever database libpq finds by itself.
+            # With an empty URL, libpq would connect to its default database.
             raise ConfigError(
                 f"environment variable {match[1]} is {'not set' if value is None else 'empty'}",
                 where=f"{path}, line {line}",
@@ -132,7 +148,7 @@ def _interpolated(
 def _value(path: Path, part: yaml.Node) -> Any:
     try:
         return yaml.SafeLoader("").construct_object(part)
-    except (yaml.YAMLError, ValueError):  # a tag that we do not know, a day that does not exist
+    except (yaml.YAMLError, ValueError):  # an unknown tag, or a day that does not exist
         raise ConfigError(
             "the value cannot be read",
             where=f"{path}, line {part.start_mark.line + 1}",
@@ -151,7 +167,8 @@ def _name(path: Path, key: yaml.Node) -> str:
 
 
 def _renamed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with the new names of settings. Old names beside new ones are left: unknown."""
+    """The content with the new names of settings. An old name beside a new one is left as
+    unknown."""
     for (section, old), new in _RENAMED.items():
         part = content.get(section)
         if isinstance(part, dict) and old in part and new not in part:
@@ -160,9 +177,11 @@ def _renamed(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) -> ConfigError:
-    """The first thing that is wrong, with its line: an unknown setting before a missing one, which
-    it may be, misspelt."""
+def _refusal(
+    path: Path, node: yaml.Node, content: Any, error: ValidationError, shape: type[BaseModel]
+) -> ConfigError:
+    """The first error, with its line: an unknown setting before a missing one, because it may be
+    the missing one misspelt."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     unknown = (one for one in problems if one["type"] == "extra_forbidden")
     problem = next(unknown, problems[0])
@@ -170,7 +189,7 @@ def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) 
     what = problem["msg"][0].lower() + problem["msg"][1:]
     hint = "See docs/reference/configuration.md."
     if problem["type"] == "extra_forbidden":
-        known = _fields(content, problem["loc"][:-1])
+        known = _fields(content, problem["loc"][:-1], shape)
         what = "there is no such setting"
         hint = f"{_near(problem['loc'], known)}The settings here are: {', '.join(known)}."
     where = f"{path}, line {_line(node, problem['loc'])}, field {location}"
@@ -178,8 +197,8 @@ def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) 
 
 
 def _near(location: Sequence[int | str], known: Sequence[str]) -> str:
-    """The setting that may have been meant, as a question: a name that is nearly the same, or one
-    of another section."""
+    """The setting that was probably meant, as a question: one with a similar name, or of another
+    section."""
     *around, name = (str(part) for part in location)
     elsewhere = (
         f"{section}.{name}"
@@ -193,9 +212,8 @@ def _near(location: Sequence[int | str], known: Sequence[str]) -> str:
     return f"Did you mean {found}? " if found else ""
 
 
-def _fields(content: Any, location: Sequence[int | str]) -> list[str]:
-    """The settings of the section at `location`."""
-    model: type[BaseModel] = ProjectFile
+def _fields(content: Any, location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    """The settings of the section at `location` below a model."""
     for name in (name for name in location if isinstance(name, str)):
         if model is ProjectFile and name == "source":
             model = SECTIONS[content["source"]["type"]]
@@ -205,14 +223,15 @@ def _fields(content: Any, location: Sequence[int | str]) -> list[str]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The shapes of sections that an annotation names."""
-    for found in (annotation, *get_args(annotation)):
-        if isinstance(found, type) and issubclass(found, BaseModel):
-            yield found
+    """The models of sections in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _line(node: yaml.Node, location: Sequence[int | str]) -> int:
-    """The line of a field, or of the nearest thing around it that stands in the file."""
+    """The line of a field, or of the innermost part around it that is in the file."""
     line = node.start_mark.line + 1
     for part in location:
         following = None

@@ -1,9 +1,10 @@
-"""The shape of a project file, section by section."""
+"""The models of a project file, section by section."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,27 +16,29 @@ from pydantic_core import PydanticCustomError
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.config.elsewhere import ElsewhereSection, EventLocationSection, beside
+from mirrorlake.capture.watch.retention import RetentionPolicy
+from mirrorlake.config.destinations import AnyDestination, event_destinations, lands
+from mirrorlake.config.elsewhere import ElsewhereSection, beside
 from mirrorlake.config.event_input import EventInputSection
 from mirrorlake.config.project import Project
 from mirrorlake.config.sources import AnySource
 from mirrorlake.config.targets import ArchiveSection, HistorySection, targets_of
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.errors import ConfigError
-from mirrorlake.events.paths import EventExtension
 from mirrorlake.mirror.row_checks import RowChecks
-from mirrorlake.mirror.settings import MirrorSettings, TableTemplate
-from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.change import UNPROVED, SchemaChangeKind
+from mirrorlake.mirror.settings import MirrorSettings, TableOptions, TableTemplate
+from mirrorlake.mirror.strategy import StrategySetting
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.section import Section
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
 ON_OBJECTS = ("s3", "s3a")
-"""Schemes of URLs below which tables are written."""
+"""URL schemes of object stores on which tables can be stored."""
 ONLY_ON_OBJECTS = "tables can be stored only in a folder or on S3 (or a compatible storage)"
 _SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
-_MOST_MEGABYTES = 1024
 
 _CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
 
@@ -44,11 +47,13 @@ class CaptureSection(Section):
     roll_bytes: ByteSize = ByteSize(_CAPTURE.roll_bytes)
     roll_seconds: float = Field(default=_CAPTURE.roll_seconds, gt=0, le=_LONGEST_SECONDS)
     debounce_seconds: float = Field(default=_CAPTURE.debounce_seconds, ge=0, le=_LONGEST_SECONDS)
+    retained_limit: ByteSize | None = None
+    retained_policy: RetentionPolicy = _CAPTURE.retained_policy
     heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
 
 
 class RootSection(ElsewhereSection):
-    """A folder or a URL, and how the URL is reached. A text alone is the folder or the URL."""
+    """A folder or a URL, and how to access the URL. A string is the folder or the URL."""
 
     url: str = Field(min_length=1)
     account: str | None = Field(default=None, min_length=1)
@@ -86,49 +91,6 @@ class LandingSection(ElsewhereSection):
         return self.location_in(path, "landing", self.account)
 
 
-class EventsSection(EventLocationSection):
-    """Event files as the destination of a stream."""
-
-    type: Literal["events"]
-    format: Literal["avro", "json"] = "avro"
-    rotation_mb: float = Field(default=50, gt=0, le=_MOST_MEGABYTES)
-    rotation_seconds: float = Field(default=60, gt=0, le=_LONGEST_SECONDS)
-    compression: Literal["none", "gzip", "deflate"] = "none"
-    schema_file: bool = False
-
-    def settings(self, path: Path, name: str) -> EventsSettings:
-        """path: of the project file; name: of the project. Raises ConfigError."""
-        return EventsSettings(
-            stream=name,
-            location=self.location(path, "destination"),
-            path=self.folder(path, "destination"),
-            extension=self._extension(path),
-            is_deflated=self.compression == "deflate",
-            rotation_bytes=max(round(self.rotation_mb * (1 << 20)), 1),
-            rotation_seconds=self.rotation_seconds,
-            schema_file=self.schema_file,
-        )
-
-    def _extension(self, path: Path) -> EventExtension:
-        is_avro = self.format == "avro"
-        if self.compression == ("gzip" if is_avro else "deflate"):
-            raise ConfigError(
-                f"files of {self.format} are not compressed with {self.compression}",
-                where=f"{path}, field destination.compression",
-                hint=f"Write {'deflate' if is_avro else 'gzip'}, or none.",
-            )
-        if is_avro and self.schema_file:
-            raise ConfigError(
-                "Avro files hold their schema themselves",
-                where=f"{path}, field destination.schema_file",
-                hint="Remove the setting, or write format: json.",
-            )
-        if is_avro:
-            return EventExtension.AVRO
-        zipped = self.compression == "gzip"
-        return EventExtension.JSON_GZIP if zipped else EventExtension.JSON
-
-
 class TablesSection(ElsewhereSection):
     def location(self, path: Path) -> StorageLocation | None:
         found = self.location_in(path, "tables")
@@ -143,20 +105,69 @@ class TablesSection(ElsewhereSection):
 
 
 def holds_tables(location: StorageLocation) -> bool:
-    """Whether tables are written to a place on objects."""
+    """Whether tables can be stored at a location on an object store."""
     return location.url.partition("://")[0].lower() in ON_OBJECTS
 
 
 Policy = Literal["evolve", "stop"]
 
 
+class TableSection(Section):
+    """Settings of one table that differ from those of the mirror."""
+
+    change_feed: bool | None = None
+    apply: Literal["images", "replace"] = "images"
+    suppress_unchanged: bool = False
+    change_log: bool | Annotated[str, Field(min_length=1)] = False
+
+    def options(self, *, change_feed: bool) -> TableOptions:
+        """change_feed: that of the mirror."""
+        is_on = change_feed if self.change_feed is None else self.change_feed
+        mode = FeedMode(self.apply) if is_on else FeedMode.OFF
+        return TableOptions(mode, self.suppress_unchanged)
+
+
+class SchemaChangeSection(Section):
+    """What a change of a table in the source does, per kind. drop: columns that are dropped in the
+    source are dropped in the table too. A string is a policy of all kinds."""
+
+    column_added: Literal["evolve", "ignore", "stop"] = "evolve"
+    column_dropped: Policy = "evolve"
+    column_renamed: Policy = "evolve"
+    type_widened: Policy = "evolve"
+    type_changed: Policy = "evolve"
+    key_changed: Policy = "evolve"
+    table_recreated: Policy = "evolve"
+    partition_changed: Policy = "evolve"
+    drop: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, given: object) -> object:
+        match given:
+            case "evolve":
+                return {}
+            case "ignore":
+                return {SchemaChangeKind.COLUMN_ADDED: given}
+            case "stop":
+                return dict.fromkeys(SchemaChangeKind, given)
+            case str():
+                raise PydanticCustomError("policy", "This must be evolve, ignore, stop or a map")
+        return given
+
+    @property
+    def stops_at(self) -> frozenset[SchemaChangeKind]:
+        """The schema changes that stop a table."""
+        return frozenset(kind for kind in SchemaChangeKind if getattr(self, kind) == "stop")
+
+
 class MirrorSection(Section):
-    # Where there is one value for now, the others are refused rather than ignored.
-    change_feed: Literal[True] = True
-    metadata_columns: Literal[False] = False
-    deletes: Literal["hard"] = "hard"
+    change_feed: bool = True
+    tables: dict[str, TableSection] = Field(default_factory=dict)
+    metadata_columns: bool = False
+    deletes: Literal["hard", "soft"] = "hard"
     uncaptured_changes: Literal["mark", "stop"] = "mark"
-    schema_change: Policy | dict[SchemaChangeKind, Policy] = "evolve"
+    schema_change: SchemaChangeSection = Field(default_factory=SchemaChangeSection)
     strategy: Literal["auto", "direct", "merge"] = "auto"
     template: Literal["fast", "compatible"] = "fast"
     compaction: bool = True
@@ -171,18 +182,9 @@ class MirrorSection(Section):
     subscription_days: float = Field(default=14, ge=0, le=_LONGEST_DAYS)
     subscription_warning: float = Field(default=0.25, ge=0, le=1)
 
-    @property
-    def stops_at(self) -> frozenset[SchemaChangeKind]:
-        """The changes of columns that stop a table."""
-        if self.schema_change == "stop":
-            return frozenset(SchemaChangeKind)
-        said = self.schema_change if isinstance(self.schema_change, dict) else {}
-        evolving = {kind for kind, policy in said.items() if policy == "evolve"}
-        return (UNPROVED - evolving) | (said.keys() - evolving)
-
 
 def _memory(text: str) -> str:
-    """An amount of memory as the JVM takes it. Raises PydanticCustomError."""
+    """An amount of memory in the JVM's format. Raises PydanticCustomError."""
     if re.fullmatch(r"[1-9][0-9]*[kmgtKMGT]", text) is None:
         raise PydanticCustomError(
             "memory", "This must be a whole number and a unit, such as 512m or 2g"
@@ -196,13 +198,22 @@ class SparkSection(Section):
     conf: dict[str, str] = Field(default_factory=dict)
     driver_memory: Annotated[str, AfterValidator(_memory)] = "2g"
 
+    def settings(self, path: Path) -> SparkSettings:
+        """path: of the project file."""
+        return SparkSettings(
+            master=self.master,
+            jars=beside(path, self.jars) if self.jars else None,
+            conf=self.conf,
+            driver_memory=self.driver_memory,
+        )
+
 
 class ProjectFile(Section):
     name: str = Field(min_length=1)
     root: RootSection
     default_schema: str | None = None
     source: AnySource | None = None
-    destination: EventsSection | None = None
+    destination: AnyDestination | None = None
     capture: CaptureSection = Field(default_factory=CaptureSection)
     landing: LandingSection = Field(default_factory=LandingSection)
     tables: TablesSection = Field(default_factory=TablesSection)
@@ -224,8 +235,11 @@ class ProjectFile(Section):
             roll_seconds=self.capture.roll_seconds,
             debounce_seconds=self.capture.debounce_seconds,
             heartbeat_seconds=self.capture.heartbeat_seconds,
+            retained_limit=self.capture.retained_limit,
+            retained_policy=self.capture.retained_policy,
+            metadata_columns=self._metadata_columns(path),
             strict=self.landing.strict,
-            stops_at=self.mirror.stops_at,
+            stops_at=self.mirror.schema_change.stops_at,
             stops_where_rows_differ=self.mirror.uncaptured_changes == "stop",
         )
         mirror = MirrorSettings(
@@ -233,12 +247,13 @@ class ProjectFile(Section):
             metadata_required=self.landing.metadata_required,
             strict_text=self.landing.strict_text,
             partitions=self.landing.partitions,
-            # Where a look is a request that is paid for, a pause is a pause.
+            # On an object store each listing is a paid request: no waking up in between.
             look_seconds=math.inf
             if landing or not isinstance(root, Path)
             else _MIRROR.look_seconds,
             retention=timedelta(days=self.landing.retention_days),
-            strategy=Wanted(self.mirror.strategy),
+            soft_deletes=self._soft_deletes(path),
+            strategy=StrategySetting(self.mirror.strategy),
             template=self._template(path),
             compaction=self.mirror.compaction,
             row_checks=RowChecks(self.mirror.strict_keys, self.mirror.file_bytes),
@@ -249,18 +264,16 @@ class ProjectFile(Section):
             vacuum=self._vacuum(path),
             subscription_hold=timedelta(days=self.mirror.subscription_days),
             subscription_warning=self.mirror.subscription_warning,
-            stops_at=self.mirror.stops_at,
+            stops_at=self.mirror.schema_change.stops_at,
+            ignores_new_columns=self.mirror.schema_change.column_added == "ignore",
+            drops_columns=self.mirror.schema_change.drop,
+            options=TableSection().options(change_feed=self.mirror.change_feed),
+            tables=self._tables(path),
         )
-        spark = SparkSettings(
-            master=self.spark.master,
-            jars=beside(path, self.spark.jars) if self.spark.jars else None,
-            conf=self.spark.conf,
-            driver_memory=self.spark.driver_memory,
-        )
+        spark = self.spark.settings(path)
         if source is not None:
             capture = replace(capture, load_workers=source.load_workers)
-        targets = targets_of(self.histories, self.archives, path)
-        destination = self._destination(path)
+        targets = targets_of(self.histories, self.archives, self._change_logs(path), path)
         return Project(
             self.name,
             root,
@@ -271,13 +284,19 @@ class ProjectFile(Section):
             landing,
             tables,
             targets=targets,
-            destination=destination,
+            destinations=self._event_destinations(path),
+            lands=lands(self._destinations),
             events=events,
         )
 
     def _root(self, path: Path) -> Path | StorageLocation:
         found = self.root.location(path)
-        if isinstance(found, Path) or self.tables.url or self.destination or holds_tables(found):
+        if (
+            isinstance(found, Path)
+            or self.tables.url
+            or not lands(self._destinations)
+            or holds_tables(found)
+        ):
             return found
         raise ConfigError(
             ONLY_ON_OBJECTS,
@@ -295,7 +314,11 @@ class ProjectFile(Section):
                 hint="Name a folder. To store the tables elsewhere, set tables.url.",
             )
         others = self.model_fields_set - {"name", "root", "source", "tables", "mirror"}
-        of_mirror = self.mirror.model_fields_set - {"vacuum_days", "vacuum_early"}
+        of_mirror = self.mirror.model_fields_set - {
+            "metadata_columns",
+            "vacuum_days",
+            "vacuum_early",
+        }
         without_effect = sorted(others | {f"mirror.{name}" for name in of_mirror})
         if without_effect:
             raise ConfigError(
@@ -303,11 +326,85 @@ class ProjectFile(Section):
                 where=f"{path}, field {without_effect[0]}",
                 hint="Remove this setting.",
             )
-        return section.settings(path)
+        settings = section.settings(path, root)
+        return replace(settings, metadata_columns=self.mirror.metadata_columns)
 
-    def _destination(self, path: Path) -> EventsSettings | None:
+    def _metadata_columns(self, path: Path) -> bool:
+        if self.mirror.metadata_columns and self.source is None:
+            raise ConfigError(
+                "metadata columns are written by capture, and there is no source to capture from",
+                where=f"{path}, field mirror.metadata_columns",
+                hint="Set it in the project that writes the landing zone, and remove it here: the "
+                "tables get the columns that the landed files have.",
+            )
+        return self.mirror.metadata_columns or (
+            self.mirror.deletes == "soft" and self.source is not None
+        )
+
+    def _soft_deletes(self, path: Path) -> bool:
+        """Whether deletes are soft, which only one strategy supports."""
+        if self.mirror.deletes == "hard":
+            return False
+        opposed = [
+            ("mirror.strategy", self.mirror.strategy == "merge"),
+            ("mirror.template", self.mirror.template == "compatible"),
+            ("landing.strict", self.landing.strict),
+        ]
+        for name, is_set in opposed:
+            if is_set:
+                raise ConfigError(
+                    f"mirror.deletes is soft, which is not possible with this value of {name}",
+                    where=f"{path}, field {name}",
+                    hint="Remove this setting, or set mirror.deletes to hard.",
+                )
+        return True
+
+    def _change_logs(self, path: Path) -> dict[str, str | bool]:
+        found = {name: said.change_log for name, said in self.mirror.tables.items()}
+        for name in (name for name, to in found.items() if to):
+            if not self.mirror.tables[name].options(change_feed=self.mirror.change_feed).has_feed:
+                raise ConfigError(
+                    "a change log follows the change feed of its table, and the table has none",
+                    where=f"{path}, field mirror.tables.{name}.change_log",
+                    hint="Remove this setting, or set change_feed to true.",
+                )
+        return found
+
+    def _tables(self, path: Path) -> dict[str, TableOptions]:
+        opposed = {
+            "mirror.deletes": self.mirror.deletes == "soft",
+            "mirror.strategy": self.mirror.strategy == "merge",
+            "mirror.template": self.mirror.template == "compatible",
+        }
+        found = {}
+        for name, said in self.mirror.tables.items():
+            options = said.options(change_feed=self.mirror.change_feed)
+            where = f"{path}, field mirror.tables.{name}.apply"
+            if said.apply == "replace" and not options.has_feed:
+                raise ConfigError(
+                    "apply says what the change feed records, and the table has none",
+                    where=where,
+                    hint="Remove this setting, or set change_feed to true.",
+                )
+            if closed := [
+                one for one, is_set in opposed.items() if is_set and said.apply == "replace"
+            ]:
+                raise ConfigError(
+                    f"apply is replace, which is not possible with this value of {closed[0]}",
+                    where=where,
+                    hint=f"Remove this setting, or {closed[0]}.",
+                )
+            found[str(TableId.parse(name))] = options
+        return found
+
+    @property
+    def _destinations(self) -> Sequence[Section]:
+        found = self.destination
+        return found if isinstance(found, list) else [found] if found is not None else []
+
+    def _event_destinations(self, path: Path) -> tuple[EventsSettings, ...]:
         if self.destination is None:
-            return None
+            return ()
         if self.source is None:
             raise ConfigError(
                 "a destination is for the changes of a source, and there is none",
@@ -315,14 +412,15 @@ class ProjectFile(Section):
                 hint="Add a section source, or remove the destination.",
             )
         for name in ("landing", "tables", "mirror", "spark", "histories", "archives"):
-            if name in self.model_fields_set:
+            if name in self.model_fields_set and not lands(self._destinations):
                 raise ConfigError(
                     f"event files take the place of the landing zone and the tables, so {name} has "
                     "no effect",
                     where=f"{path}, field {name}",
-                    hint="Remove this section, or the destination.",
+                    hint="Remove this section, or write both destinations: `type: landing` and "
+                    "`type: events`.",
                 )
-        return self.destination.settings(path, self.name)
+        return event_destinations(self._destinations, path, self.name)
 
     def _template(self, path: Path) -> TableTemplate:
         template = TableTemplate(self.mirror.template)

@@ -1,16 +1,17 @@
-"""Every kind of source: what a project file may say of it, and how it is opened.
+"""All kinds of sources: their sections in a project file, and how they are opened.
 
-A source stands in a package of its own below `sources/`, and in the lines of this file.
+A new source adds a package below `sources/` and entries in this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BeforeValidator
 
 from mirrorlake.config.event_input import EventInputSection
+from mirrorlake.config.typed import of_its_type
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.postgresql.section import PostgresSection
@@ -21,13 +22,13 @@ SECTIONS: Mapping[str, type[Section]] = {
     "postgresql": PostgresSection,
     "events": EventInputSection,
 }
-"""The shape of the section `source:` for each `type`."""
+"""The model of the section `source:` for each `type`."""
 
 
 def open_source(settings: SourceSettings) -> Source:
-    """The source of these settings; it connects when it is used.
+    """The source for these settings. It connects on first use.
 
-    Raises ImportError for a package that only an extra brings.
+    Raises ImportError when the package of an optional extra is not installed.
     """
     match settings:
         case PostgresSettings():
@@ -42,15 +43,5 @@ def open_source(settings: SourceSettings) -> Source:
             raise TypeError(f"settings of no source: {type(settings).__name__}")
 
 
-_types: Any = Literal[tuple(SECTIONS)]
-_Typed: type[BaseModel] = create_model("_Typed", type=(_types, ...))
-
-
-def _of_its_type(section: Any) -> Section:
-    """The section in the shape that its `type` asks for. Raises ValidationError."""
-    _Typed.model_validate(section)
-    return SECTIONS[section["type"]].model_validate(section)
-
-
-AnySource = Annotated[SourceSection | EventInputSection, BeforeValidator(_of_its_type)]
-"""The union of `SECTIONS`, told apart by `type`."""
+AnySource = Annotated[SourceSection | EventInputSection, BeforeValidator(of_its_type(SECTIONS))]
+"""The union of `SECTIONS`, discriminated by `type`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,13 +11,13 @@ from pydantic import Field
 from mirrorlake.errors import ConfigError, UsageError
 from mirrorlake.feed.archive.settings import ArchiveSettings
 from mirrorlake.feed.history.settings import HistorySettings
-from mirrorlake.feed.targets.settings import TargetSettings
+from mirrorlake.feed.targets.settings import ChangeLogSettings, TargetSettings
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.section import Section
 
 
 class HistorySection(Section):
-    """One history, with the arguments of `mirrorlake.history`."""
+    """A history, with the arguments of `mirrorlake.history`."""
 
     table: str = Field(min_length=1)
     to: str | None = Field(default=None, min_length=1)
@@ -44,7 +44,7 @@ class HistorySection(Section):
 
 
 class ArchiveSection(Section):
-    """One archive, with the arguments of `mirrorlake.archive`."""
+    """An archive, with the arguments of `mirrorlake.archive`."""
 
     table: str = Field(min_length=1)
     to: str | None = Field(default=None, min_length=1)
@@ -57,31 +57,49 @@ class ArchiveSection(Section):
         return TargetSettings(table, target_of(table, self.to, "_archive"), asked, self.from_latest)
 
 
+def change_log_of(name: str, to: str | bool) -> TargetSettings:
+    """The change log of a table. to: its name, or true."""
+    table = TableId.parse(name)
+    target = target_of(table, to if isinstance(to, str) else None, "_change_log")
+    return TargetSettings(table, target, ChangeLogSettings())
+
+
 def target_of(table: TableId, to: str | None, end: str) -> TableId:
-    """The name of a target: `to`, or that of the table and this at its end."""
+    """The name of a target: `to`, or the name of the table followed by `end`."""
     return TableId.parse(to) if to else TableId(table.schema, table.name + end)
 
 
 def targets_of(
-    histories: Sequence[HistorySection], archives: Sequence[ArchiveSection], path: Path
+    histories: Sequence[HistorySection],
+    archives: Sequence[ArchiveSection],
+    change_logs: Mapping[str, str | bool],
+    path: Path,
 ) -> tuple[TargetSettings, ...]:
-    """The targets of a project file. Raises ConfigError, also for two of one name."""
+    """The targets of a project file. change_logs: by the names of tables. Raises ConfigError, also
+    when two have the same name."""
     found: dict[TableId, TargetSettings] = {}
     entries: list[tuple[str, HistorySection | ArchiveSection]] = [
         *((f"histories.{number}", one) for number, one in enumerate(histories)),
         *((f"archives.{number}", one) for number, one in enumerate(archives)),
     ]
     for field, one in entries:
-        where = f"{path}, field {field}"
         try:
             settings = one.settings()
         except UsageError as error:
+            where = f"{path}, field {field}"
             raise ConfigError(error.what, where=where, hint=error.hint) from None
-        if settings.target in found or settings.target == settings.table:
-            raise ConfigError(
-                f"{settings.target} is the name of another table of this project",
-                where=f"{where}.to",
-                hint="Give each target a name of its own with `to`.",
-            )
-        found[settings.target] = settings
+        _add(found, settings, f"{path}, field {field}.to")
+    for name, to in change_logs.items():
+        if to:
+            _add(found, change_log_of(name, to), f"{path}, field mirror.tables.{name}.change_log")
     return tuple(found.values())
+
+
+def _add(found: dict[TableId, TargetSettings], settings: TargetSettings, where: str) -> None:
+    if settings.target in found or settings.target == settings.table:
+        raise ConfigError(
+            f"{settings.target} is the name of another table of this project",
+            where=where,
+            hint="Give each target a name of its own.",
+        )
+    found[settings.target] = settings

@@ -1,0 +1,263 @@
+"""The project file: what its settings mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake.config import TEMPLATE, load
+from mirrorlake.mirror.row_checks import RowChecks
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.table import TableId
+from tests.config.project_files import refused, write
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("tables: ['public.${HOME}']", "source.tables"),
+        ("tables: ['public.*', '!${HOME}.secret']", "source.tables"),
+        ("columns: {public.users: ['*', '!${HOME}']}", "source.columns.public.users"),
+    ],
+)
+def test_the_environment_does_not_choose_tables_and_columns(
+    tmp_path: Path, setting: str, field: str
+) -> None:
+    text = f"name: a\nroot: b\nsource:\n  type: postgresql\n  url: postgresql://c\n  {setting}\n"
+    error = refused(tmp_path, text, HOME="/home/ada")
+    assert "${HOME} is not replaced in names of tables and columns" in str(error)
+    assert f"line 6, field {field}" in error.where
+    assert "write ?{HOME} there" in error.hint
+    assert load(write(tmp_path, text.replace("$", "?")), {}).source is not None
+
+
+def test_the_environment_may_be_part_of_a_condition(tmp_path: Path) -> None:
+    text = (
+        "name: a\nroot: b\nsource:\n  type: postgresql\n  url: postgresql://c\n"
+        '  rows: {public.orders: "tenant = ${TENANT}"}\n'
+    )
+    source = load(write(tmp_path, text), {"TENANT": "7"}).source
+    assert source is not None
+    assert source.selection.rows == {"public.orders": "tenant = 7"}
+
+
+def test_a_full_file_becomes_settings(tmp_path: Path) -> None:
+    text = """
+name: shop
+root: ./lake
+default_schema: dbo
+source:
+  type: postgresql
+  url: ${SHOP_URL}
+  tables: [public.*, "!public.audit_*"]
+  columns: {public.users: ["*", "!password_hash"]}
+  rows: {public.orders: "total > 0"}
+  extremes: {dates: error}
+capture: {roll_bytes: 1MiB, roll_seconds: 2, debounce_seconds: 0}
+landing: {strict: true}
+spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
+"""
+    project = load(write(tmp_path, text), {"SHOP_URL": "postgresql://u:p@h/d"})
+    assert project.root == tmp_path / "lake"
+    assert project.source is not None
+    assert project.source.url == "postgresql://u:p@h/d"
+    assert project.source.slot == "mirrorlake_shop"
+    assert project.source.selection.tables == ("public.*", "!public.audit_*")
+    assert project.source.extremes.dates == "error"
+    assert project.capture.roll_bytes == 1 << 20
+    assert project.capture.strict
+    assert project.mirror.default_schema == "dbo"
+    assert project.spark.master is None
+    assert project.spark.jars == tmp_path / "jars"
+
+
+def test_the_earlier_name_of_a_setting_works_and_says_so(tmp_path: Path) -> None:
+    text = "{name: shop, root: ., capture: {settle_seconds: 3}}"
+    with capture_logs() as logs:
+        project = load(write(tmp_path, text), {})
+    assert project.capture.debounce_seconds == 3
+    assert [(line["setting"], line["use"]) for line in logs] == [
+        ("capture.settle_seconds", "capture.debounce_seconds")
+    ]
+
+
+@pytest.mark.clause("LZ-278")
+def test_the_limits_of_the_original_and_partitions_can_be_set(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nlanding: {partitions: true}\n"
+    text += "mirror: {max_tables: 1000, max_bytes_per_day: 1TB}\n"
+    found = load(write(tmp_path, text), {}).mirror
+    assert found.partitions
+    assert (found.max_tables, found.max_bytes_per_day) == (1000, 10**12)
+    for wrong in ("max_tables: 0", "max_bytes_per_day: 0"):
+        refused(tmp_path, f"name: shop\nroot: .\nmirror: {{{wrong}}}\n")
+
+
+@pytest.mark.clause("LZ-040", "LZ-059")
+def test_metadata_are_required_and_partitions_off_unless_it_is_said(tmp_path: Path) -> None:
+    found = load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror
+    assert (found.metadata_required, found.partitions) == (True, False)
+    assert (MirrorSettings().metadata_required, MirrorSettings().partitions) == (True, False)
+    text = "name: shop\nroot: .\nlanding: {metadata_required: false, partitions: true}\n"
+    found = load(write(tmp_path, text), {}).mirror
+    assert (found.metadata_required, found.partitions) == (False, True)
+
+
+@pytest.mark.clause("LZ-257")
+def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nmirror: {strict_keys: true, file_bytes: 16GiB}\n"
+    assert load(write(tmp_path, text), {}).mirror.row_checks == RowChecks(True, 16 << 30)
+    assert load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror.row_checks == RowChecks()
+
+
+@pytest.mark.parametrize(
+    ("said", "stops"),
+    [
+        ("evolve", set()),
+        ("stop", set(SchemaChangeKind)),
+        ("{type_widened: evolve}", set()),
+        ("{table_recreated: stop}", {"table_recreated"}),
+        ("{column_renamed: stop, type_changed: stop}", {"column_renamed", "type_changed"}),
+    ],
+)
+def test_what_a_change_of_columns_does_can_be_set(
+    tmp_path: Path, said: str, stops: set[str | SchemaChangeKind]
+) -> None:
+    found = load(write(tmp_path, f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"), {})
+    assert set(found.mirror.stops_at) == set(found.capture.stops_at) == stops
+
+
+def test_new_columns_may_be_ignored_and_dropped_ones_dropped(tmp_path: Path) -> None:
+    for said, expected in [
+        ("evolve", (False, False)),
+        ("ignore", (True, False)),
+        ("{column_added: ignore}", (True, False)),
+        ("{drop: true, column_renamed: stop}", (False, True)),
+    ]:
+        text = f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"
+        found = load(write(tmp_path, text), {}).mirror
+        assert (found.ignores_new_columns, found.drops_columns) == expected
+
+
+@pytest.mark.parametrize("said", ["keep", "{column_dropped: ignore}", "{column_lost: stop}", "[]"])
+def test_what_cannot_be_done_about_a_change_of_columns_is_refused(
+    tmp_path: Path, said: str
+) -> None:
+    text = f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"
+    assert "mirror.schema_change" in refused(tmp_path, text).where
+
+
+def test_the_template_of_init_is_valid(tmp_path: Path) -> None:
+    text = TEMPLATE.format(name='"shop"', root='"./shop"', url='"${SHOP_URL}"')
+    assert load(write(tmp_path, text), {"SHOP_URL": "postgresql://"}).name == "shop"
+
+
+def test_a_file_without_source_mirrors_what_others_land(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "{name: zone, root: .}"), {}).source is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("spark: {driver_memory: 4g}", "spark"),
+        ("default_schema: dbo", "default_schema"),
+        ("capture: {roll_seconds: 1}", "capture"),
+        ("mirror: {vacuum_days: 30, strategy: merge}", "mirror.strategy"),
+    ],
+)
+def test_what_has_no_effect_on_tables_of_events_is_refused(
+    tmp_path: Path, setting: str, field: str
+) -> None:
+    text = "name: a\nroot: b\nsource: {type: events, url: ./c}\n"
+    assert load(write(tmp_path, text + "mirror: {vacuum_days: 30}\n"), {}).events is not None
+    error = refused(tmp_path, text + setting + "\n")
+    assert f"{field} has no effect" in str(error)
+    assert error.where.endswith(f"field {field}")
+
+
+def test_metadata_columns_can_be_asked_for(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    assert not load(write(tmp_path, text), {}).capture.metadata_columns
+    setting = "mirror: {metadata_columns: true}\n"
+    assert load(write(tmp_path, text + setting), {}).capture.metadata_columns
+    events = "name: a\nroot: b\nsource: {type: events, url: c, format: avro}\n" + setting
+    found = load(write(tmp_path, events), {}).events
+    assert found is not None
+    assert found.metadata_columns
+
+
+def test_metadata_columns_are_refused_where_nothing_is_captured(tmp_path: Path) -> None:
+    error = refused(tmp_path, "name: a\nroot: b\nmirror: {metadata_columns: true}\n")
+    assert error.where.endswith("field mirror.metadata_columns")
+    assert "in the project that writes the landing zone" in error.hint
+
+
+def test_soft_deletes_can_be_asked_for_and_tell_when(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    assert not load(write(tmp_path, text), {}).mirror.soft_deletes
+    found = load(write(tmp_path, text + "mirror: {deletes: soft}\n"), {})
+    assert (found.mirror.soft_deletes, found.capture.metadata_columns) == (True, True)
+    others = load(write(tmp_path, "name: a\nroot: b\nmirror: {deletes: soft}\n"), {})
+    assert others.mirror.soft_deletes
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("mirror: {deletes: soft, strategy: merge}", "mirror.strategy"),
+        ("mirror: {deletes: soft, template: compatible}", "mirror.template"),
+        ("mirror: {deletes: soft}\nlanding: {strict: true}", "landing.strict"),
+    ],
+)
+def test_what_cannot_be_with_soft_deletes_is_refused(
+    tmp_path: Path, setting: str, field: str
+) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    error = refused(tmp_path, f"{text}{setting}\n")
+    assert error.where.endswith(f"field {field}")
+    assert "mirror.deletes is soft" in error.what
+
+
+@pytest.mark.clause("CF-008", "CF-015", "CF-145", "CF-147")
+def test_tables_may_have_settings_of_their_own(tmp_path: Path) -> None:
+    orders, other = TableId("shop", "orders"), TableId("shop", "other")
+    for said, of_orders, of_other in (
+        ("{}", ("images", False), ("images", False)),
+        ("{change_feed: false}", ("off", False), ("off", False)),
+        (
+            "{change_feed: false, tables: {shop.orders: {change_feed: true, apply: replace}}}",
+            ("replace", False),
+            ("off", False),
+        ),
+        (
+            "{tables: {shop.orders: {suppress_unchanged: true}}}",
+            ("images", True),
+            ("images", False),
+        ),
+        ("{tables: {shop.orders: {change_feed: false}}}", ("off", False), ("images", False)),
+    ):
+        text = f"name: a\nroot: b\nmirror: {said}\n"
+        settings = load(write(tmp_path, text), {}).mirror
+        for table, expected in ((orders, of_orders), (other, of_other)):
+            options = settings.options_of(table)
+            assert (options.feed, options.suppress_unchanged) == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        ("change_feed: false", "the table has none"),
+        ("deletes: soft", "mirror.deletes"),
+        ("strategy: merge", "mirror.strategy"),
+        ("template: compatible", "mirror.template"),
+    ],
+)
+def test_what_cannot_be_with_replaced_rows_is_refused(
+    tmp_path: Path, others: str, named: str
+) -> None:
+    said = f"mirror: {{{others}, tables: {{shop.orders: {{apply: replace}}}}}}"
+    error = refused(tmp_path, f"name: a\nroot: b\n{said}\n")
+    assert error.where.endswith("field mirror.tables.shop.orders.apply")
+    assert named in error.what
