@@ -10,22 +10,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 
-from mirrorlake import root
+from mirrorlake import read_feed, root
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.apply.engine import Engine
+from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.types import is_wider
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
 from tests.conftest import Database
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.memory_store import Crash
+from tests.histories import rows_of
+from tests.reference import plain
 
 
 class Dying:
@@ -48,6 +57,11 @@ class EvolvingDatabase:
     store: LocalStore
     stops_at: frozenset[SchemaChangeKind] = frozenset()
     strict: bool = False
+    metadata: bool = False
+    soft: bool = False
+    load: tuple[str, ...] | None = None
+    ignores: bool = False
+    drops: bool = False
     number: int = 0
     reader: HandmadeReader = field(init=False)
 
@@ -63,16 +77,26 @@ class EvolvingDatabase:
         self, dying: Dying | None = None, stop: threading.Event | None = None
     ) -> Iterator[Capture]:
         """stop: ends `Capture.run`, which then looks at the source all the time."""
+        with closing(self.new_capture(dying, stop)) as capture:
+            capture.open()
+            yield capture
+
+    def new_capture(
+        self, dying: Dying | None = None, stop: threading.Event | None = None
+    ) -> Capture:
         settings = CaptureSettings(
             load_workers=1,
             roll_seconds=0.0,
             strict=self.strict,
+            metadata_columns=self.metadata,
             stops_at=self.stops_at,
             watch_seconds=0.1 if stop else 30.0,
+            load=self.load or ("*.*",),
+            load_joining=self.load is None,
         )
         name = f"evolving_{self.database.name}_{self.number}"
         source = PostgresSource(self.database.settings(slot=name, publication=name))
-        capture = landing_capture(
+        return landing_capture(
             source,
             self.store,
             settings,
@@ -81,9 +105,6 @@ class EvolvingDatabase:
             holder="c",
             stop=stop,
         )
-        with closing(capture):
-            capture.open()
-            yield capture
 
     def capture(self, dying: Dying | None = None) -> bool:
         """One process of capture that lands everything. Returns whether it died."""
@@ -94,11 +115,12 @@ class EvolvingDatabase:
             return True
         return False
 
-    def live(self, statements: Sequence[str], *, each: bool) -> None:
-        """One process of capture, which sees each statement by itself, or all at their end."""
+    def live(self, statements: Sequence[str], *, each: bool, beside: Sequence[str] = ()) -> None:
+        """One process of capture, which sees each statement by itself, or all at their end. beside:
+        what is run after each of them."""
         with self.capturing() as capture:
             for statement in statements:
-                self.run(statement)
+                self.run(statement, *beside)
                 if each:
                     capture.once()
                     self.apply()
@@ -114,8 +136,14 @@ class EvolvingDatabase:
     def apply(self, dying: Dying | None = None) -> bool:
         """One process that applies everything. Returns whether it died."""
         reached = dying or Dying()
-        engine = in_process_engine(self.store, reached)
-        settings = MirrorSettings(cleanup_seconds=0, stops_at=self.stops_at)
+        engine = self.engine(reached)
+        settings = MirrorSettings(
+            cleanup_seconds=0,
+            stops_at=self.stops_at,
+            soft_deletes=self.soft,
+            ignores_new_columns=self.ignores,
+            drops_columns=self.drops,
+        )
         loop = ApplyLoop(self.store, engine, settings, WallClock(), reached=reached, holder="m")
         loop.open()
         try:
@@ -127,6 +155,9 @@ class EvolvingDatabase:
             loop.close()
         return False
 
+    def engine(self, reached: CrashHook = no_crash) -> Engine:
+        return in_process_engine(self.store, reached)
+
     def forget(self) -> None:
         """Let the server keep nothing for this root."""
         name = f"evolving_{self.database.name}_{self.number}"
@@ -136,6 +167,12 @@ class EvolvingDatabase:
         found = Records(self.store, root.LANDING).stopped()
         return {name: str(facts["message"]) for name, facts in found.items()}
 
+    def read_again(self) -> list[BackfillRequest]:
+        """Requests to read tables again, each of which is completed."""
+        jobs = BackfillRecords(Records(self.store, root.LANDING)).jobs()
+        assert {job.state for job in jobs} <= {BackfillJobState.COMPLETED}
+        return [job.request for job in jobs]
+
     def columns(self, table: str) -> list[str]:
         return in_process_engine(self.store).progress(f"Tables/public/{table}").schema.names
 
@@ -144,21 +181,68 @@ class EvolvingDatabase:
         rows = self.reader.rows(f"Tables/public/{table}")
         return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def check(self, table: str, like: Callable[[Any], Any] = lambda value: value) -> None:
+    def check(
+        self,
+        table: str,
+        like: Callable[[Any], Any] = lambda value: value,
+        source: str = "",
+        columns: str = "*",
+    ) -> None:
         """The mirror has the rows of the table, and its feed leads to them from the start. like:
-        what equals for a value of either if the values do."""
-        assert self.stopped() == {}
+        what equals for a value of either if the values do; source: its name there, if it is another
+        one; columns: those to compare, in SQL."""
+        assert self.stopped() == {}, self.stopped()
         with psycopg.connect(self.database.url) as connection:
-            cursor = connection.execute(f"select * from {table}")
+            cursor = connection.execute(f"select {columns} from {source or table}")
             names = [column.name for column in cursor.description or ()]
             expected = Counter(tuple(map(like, row)) for row in cursor)
         found = [tuple(like(row[name]) for name in names) for row in self.mirrored(table)]
         assert Counter(found) == expected
-        path = f"Tables/public/{table}"
-        played: Counter[tuple[Any, ...]] = Counter()
-        for changes in self.reader.feed(path).values():
-            for (kind, row), count in changes.items():
-                sign = 1 if kind in {"insert", "update_postimage"} else -1
-                played[tuple(map(like, row))] += sign * count
-        there = Counter(tuple(map(like, row)) for row in self.reader.rows(path))
-        assert {row: n for row, n in played.items() if n} == there
+        played = self.played(table)
+        there = [plain(tuple(row.values())) for row in self.mirrored(table)]
+        assert Counter(tuple(map(like, row)) for row in played) == Counter(
+            tuple(map(like, row)) for row in there
+        )
+
+    def played(self, table: str) -> list[tuple[Any, ...]]:
+        """The rows to which the feed leads from version 0, whatever its columns were meanwhile. A
+        column that is new begins with NULL, whatever columns had its name, and so does one whose
+        type is no wider one."""
+        rows: Counter[tuple[Any, ...]] = Counter()
+        feed = read_feed(self.store.location(f"Tables/public/{table}"), from_version=0)
+        former = TableSchema(Schema(()), (), ())
+        for piece in feed.ranges:
+            now = piece.schema.schema
+            kept = Counter[tuple[Any, ...]]()
+            for row, count in rows.items():
+                had = dict(zip(former.physical, row, strict=True))
+                both = zip(now, piece.schema.physical, strict=True)
+                moved = tuple(_kept(had.get(there), one, former, there) for one, there in both)
+                kept[moved] += count
+            rows, former = kept, piece.schema
+            for commit in feed.commits(piece):
+                for change in plain_rows(commit.rows):
+                    row = tuple(change[name] for name in now.names)
+                    is_there = change["_change_type"] in {"insert", "update_postimage"}
+                    rows[row] += 1 if is_there else -1
+        assert all(count >= 0 for count in rows.values())
+        return list(rows.elements())
+
+
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as `HandmadeReader` has them."""
+    names = rows.column_names
+    return [dict(zip(names, plain(row), strict=True)) for row in rows_of(rows)]
+
+
+def _kept(value: Any, column: Column, before: TableSchema, physical: str) -> Any:
+    """The value of a column that may have another type now."""
+    if value is None:
+        return None
+    former = before.schema.columns[before.physical.index(physical)].type
+    if column.type == former:
+        return value
+    if not is_wider(column.type, former):
+        return None
+    (cast,) = plain((pa.scalar(value, arrow_type(former)).cast(arrow_type(column.type)).as_py(),))
+    return cast

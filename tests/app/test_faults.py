@@ -60,6 +60,7 @@ class TestADataFileOfTheDeltaTableThatIsGone:
         assert "mirrorlake reset s.a" in error.hint
         assert zone.rows("b") == [(1, "new")]
 
+    @pytest.mark.full
     def test_it_is_shown_by_status(self, zone: Zone, lost: Path) -> None:
         zone.apply()
         assert states(zone)["s.a"] == (TableState.FAILED, "foreign_table")
@@ -136,6 +137,7 @@ class TestALandedFileThatIsGoneBeforeItsTask:
 
 
 class TestAFaultThatNobodyForesaw:
+    @pytest.mark.full
     def test_it_stops_its_table_alone_and_tells_no_values(
         self, zone: Zone, monkeypatch: pytest.MonkeyPatch
     ) -> None:

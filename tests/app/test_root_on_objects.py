@@ -106,6 +106,7 @@ def test_status_files_and_plan_are_told_without_a_jvm(mirror: OnObjects) -> None
     assert told == [(1, "applied"), (2, "applied"), (3, "applied")]
 
 
+@pytest.mark.full
 def test_rows_of_a_source_get_there_through_capture(
     mirror: OnObjects, s3: S3Server, here: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_rows_of_a_source_get_there_through_capture(
     assert not list(here.iterdir())
 
 
+@pytest.mark.full
 def test_files_found_by_time_are_applied_once_with_their_record_on_objects(
     mirror: OnObjects,
 ) -> None:

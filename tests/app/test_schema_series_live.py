@@ -1,4 +1,4 @@
-"""Random series of changes of columns and rows at a live source, seen at random moments.
+"""Random series of changes of a table and its rows at a live source, seen at random moments.
 
 Processes may die. The mirror ends equal, or its table stops and says why.
 """
@@ -38,17 +38,24 @@ POINTS = [
     CrashPoint.COMMIT_BEGUN,
     CrashPoint.COMMITTED,
 ]
-ACTS = ("add", "default", "volatile", "drop", "again", "rename", "exchange", "recreate")
+ACTS = (
+    *("add", "default", "volatile", "drop", "again", "rename", "exchange", "recreate"),
+    *("retype", "compute", "truncate", "rewrite", "key", "identity", "keyless"),
+)
+KEYS = ("id", "code", "id, code")
+TYPES = ("int", "bigint", "text", "numeric(9)", "real", "varchar(30)")
 SAFE = ("its columns were changed again",)
 """Why a table may stop: nothing tells what happened."""
 
 
 class Series:
-    """A table as the series has made it. columns: those beside the key, all integers."""
+    """A table as the series has made it. columns: besides `id` and `code`, which identify its rows;
+    their values are whole numbers, whatever their types are. key: None for none."""
 
     def __init__(self, random: Random) -> None:
         self.random, self.columns = random, ["a", "b"]
         self.ids = itertools.count(100)
+        self.key: str | None = "id"
 
     def statement(self) -> str:
         act = self.random.choice([*ACTS, *["row"] * 6])
@@ -75,13 +82,31 @@ class Series:
                     for was, now in ((one, "x"), (other, one), ("x", other))
                 )
             case _:
+                return self.remade(act)
+
+    def remade(self, act: str) -> str:
+        """The whole table is another one, or a row."""
+        match act:
+            case "retype" | "compute":
+                return self.retyped(computed=act == "compute")
+            case "truncate":
+                return "truncate apples"
+            case "rewrite" if self.key:
+                return "cluster apples using apples_pkey"
+            case "key" | "identity" | "keyless":
+                return self.identified(act)
+            case _:
                 return self.row()
 
     def untold(self, act: str, free: list[str]) -> str:
         """What PostgreSQL does not log."""
         if act == "recreate":
             names = ", ".join(f"{name} int" for name in self.columns)
-            return f"drop table apples; create table apples (id int primary key, {names})"
+            self.key = "id"
+            return (
+                "drop table apples; create table apples "
+                f"(id int primary key, code int not null default nextval('codes'), {names})"
+            )
         if act == "volatile" and free:
             self.columns.append(self.random.choice(free))
             return f"alter table apples add column {self.columns[-1]} int default random() * 9"
@@ -89,13 +114,31 @@ class Series:
         self.columns.append(name)
         return f"alter table apples drop column {name}, add column {name} int default 5"
 
+    def retyped(self, *, computed: bool) -> str:
+        """A column gets another type, perhaps with other values."""
+        name, kind = self.random.choice(self.columns), self.random.choice(TYPES)
+        value = f"({name}::text::int + 1)::text" if computed else f"{name}::text"
+        return f"alter table apples alter {name} type {kind} using {value}::{kind}"
+
+    def identified(self, act: str) -> str:
+        """Rows are identified by something else."""
+        if act == "identity":
+            return "alter table apples replica identity " + (
+                self.random.choice(["full", "default"]) if self.key else "full"
+            )
+        former, self.key = self.key, None if act == "keyless" else self.random.choice(KEYS)
+        dropped = [] if former is None else ["drop constraint apples_pkey"]
+        added = f"add primary key ({self.key})" if self.key else "replica identity full"
+        return "alter table apples " + ", ".join([*dropped, added])
+
     def row(self) -> str:
         name, value = self.random.choice(self.columns), self.random.randrange(9)
         number = self.random.choice([1, 2, 3])
         return self.random.choice(
             [
-                f"insert into apples (id, {name}) values ({next(self.ids)}, {value})",
-                f"update apples set {name} = {value} where id = {number}",
+                f"insert into apples (id, {name}) values ({next(self.ids)}, '{value}')",
+                f"update apples set {name} = '{value}' where id = {number}",
+                f"update apples set {name} = '{value}' where code = {number}",
                 f"update apples set id = {next(self.ids)} where id = {number}",
                 f"delete from apples where id = {number}",
             ]
@@ -118,6 +161,7 @@ def moments(random: Random, evolving: EvolvingDatabase) -> Iterator[None]:
         yield
 
 
+@pytest.mark.full
 @settings(
     max_examples=tries(12, long=100),
     deadline=None,
@@ -129,11 +173,14 @@ def test_a_series_of_changes_ends_equal(database: Database, tmp_path: Path, seed
     random, number = Random(seed), next(_numbers)
     nothing = frozenset[SchemaChangeKind]()
     store = LocalStore(tmp_path / str(number))
-    evolving = EvolvingDatabase(database, store, nothing, number=number)
+    drops = bool(random.randrange(2))
+    evolving = EvolvingDatabase(database, store, nothing, number=number, drops=drops)
     series = Series(random)
     evolving.run(
-        "create table apples (id int primary key, a int, b int)",
-        "insert into apples values (1, 1, 10), (2, 2, 20), (3, 3, 30)",
+        "drop table if exists apples, log; drop sequence if exists codes; create sequence codes",
+        "create table apples (id int primary key, code int not null default nextval('codes'), "
+        "a int, b int)",
+        "insert into apples (id, a, b) values (1, 1, 10), (2, 2, 20), (3, 3, 30)",
         "create table log (id int primary key)",
     )
     evolving.capture()

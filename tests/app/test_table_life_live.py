@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -45,11 +46,6 @@ RECREATED: dict[str, Sequence[str]] = {
         "insert into apples_old values (20)",
     ],
 }
-
-
-@pytest.fixture
-def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
-    return EvolvingDatabase(database, store)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +127,7 @@ def test_a_table_begins_anew_once_when_capture_dies(
         evolving.check(table)
 
 
+@pytest.mark.full
 def test_a_project_may_want_a_table_that_was_created_again_to_stop(
     database: Database, store: LocalStore
 ) -> None:
@@ -144,3 +141,47 @@ def test_a_project_may_want_a_table_that_was_created_again_to_stop(
     evolving.capture()
     evolving.apply()
     evolving.check("apples")
+
+
+RENAMED = "alter table apples rename to cherries"
+LATER = "insert into cherries (id) values (7); update cherries set note = 'x' where id = 1"
+VOLATILE = "add c int default random() * 9"
+RENAMES: dict[str, tuple[str, Sequence[str]]] = {
+    "renamed": ("cherries", [RENAMED, LATER]),
+    "in one transaction with rows": (
+        "cherries",
+        [f"insert into apples values (5, 'e'); {RENAMED}; {LATER}"],
+    ),
+    "renamed and back": ("apples", [RENAMED, LATER, "alter table cherries rename to apples"]),
+    "to another schema": (
+        "other.apples",
+        ["create schema other; alter table apples set schema other"],
+    ),
+    "its columns too": (
+        "cherries",
+        [
+            f"{RENAMED}; alter table cherries rename note to remark",
+            "insert into cherries values (7, 'x')",
+            f"alter table cherries {VOLATILE}, drop constraint apples_pkey, replica identity full",
+            "update cherries set c = 3 where id = 7; delete from cherries where id = 1",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "each"), some([(name, each) for name in RENAMES for each in (False, True)], 3)
+)
+def test_a_renamed_table_keeps_its_data_and_its_name(
+    evolving: EvolvingDatabase, name: str, *, each: bool
+) -> None:
+    evolving.begin(*TABLES)
+    table, statements = RENAMES[name]
+    last = f"insert into {table} (id) values (100); insert into log select count(*) from log"
+    evolving.live([BEFORE, *statements, last], each=each)
+    evolving.check("apples", source=table)
+    evolving.run(f"insert into {table} (id) values (101)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples", source=table)
+    assert not Path(evolving.store.location("Tables/public/cherries")).exists()

@@ -37,14 +37,14 @@ def needed(by: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        told = missing(error, by)
-        if told is None:
+        explained = missing(error, by)
+        if explained is None:
             raise
-        raise told from error
+        raise explained from error
 
 
 def missing(error: ImportError, by: str = "this command") -> Unavailable | None:
-    """What to tell of an import that failed; None when the module is none of an extra."""
+    """The error to raise for an import that failed; None when the module is none of an extra."""
     text = str(error)
     # psycopg without a libpq gives no name.
     module = "psycopg" if "no pq wrapper" in text else (error.name or "").partition(".")[0]

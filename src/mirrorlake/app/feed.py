@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -16,6 +17,7 @@ from mirrorlake.feed.reader import Feed
 from mirrorlake.model.table import TableId
 from mirrorlake.root import TABLES, delta_path, earlier_path, true_name
 from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.store import UnsafePath
 from mirrorlake.storage.urls import is_url
 
 if TYPE_CHECKING:
@@ -75,12 +77,18 @@ def location_of(settings: Callable[[], Project], table: str) -> tuple[str, Objec
     """
     if is_url(table) or TableLog(table).versions():
         return table, None
-    project = settings()
+    return table_named(settings(), table)
+
+
+def table_named(project: Project, table: str) -> tuple[str, ObjectOptions | None]:
+    """Where the table of a name is, and how it is reached. Raises UsageError for anything else than
+    the name of a table that there is."""
     store, named = store_of(project), TableId.parse(table)
     schema = project.mirror.default_schema
     for path in dict.fromkeys([delta_path(named, schema), earlier_path(named, schema)]):
-        if TableLog.below(store, path).versions():
-            return store.location(path), store.options(path)
+        with suppress(UnsafePath):
+            if TableLog.below(store, path).versions():
+                return store.location(path), store.options(path)
     known = [
         ".".join(map(true_name, path.removeprefix(f"{TABLES}/").split("/")))
         for path in delta_tables(store)

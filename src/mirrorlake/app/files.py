@@ -59,8 +59,8 @@ class AppliedFiles:
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """The files of a table. recorded: all up to this number are applied, also those that the log of
-    the table no longer tells one by one, or that a commit of very many tells as a run; None in
-    timestamp mode, where every file is told by its name."""
+    the table no longer names one by one, or that a commit of very many names as a range; None in
+    timestamp mode, where every file is recorded by its name."""
 
     table: str
     recorded: int | None
@@ -128,9 +128,9 @@ def _applied(run: FileRows, batch: CommittedBatch) -> AppliedFiles:
 
 
 def _older(names: Iterable[str], applied: Iterable[AppliedFiles]) -> list[AppliedFiles]:
-    """The names that the log of the table no longer tells."""
-    told = {name for files in applied for name in files.names}
-    older = tuple(sorted(set(names) - told))
+    """The names that the log of the table no longer has."""
+    recorded = {name for files in applied for name in files.names}
+    older = tuple(sorted(set(names) - recorded))
     return [AppliedFiles(None, None, names=older)] if older else []
 
 

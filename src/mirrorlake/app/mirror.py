@@ -5,28 +5,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config, root
-from mirrorlake.app import detached, extras, files
-from mirrorlake.app.capture_process import CaptureProcess
+from mirrorlake.app import extras, files
 from mirrorlake.app.changes import cut
 from mirrorlake.app.changes.cut import ConsistentCut
+from mirrorlake.app.changes.feed_views import FeedView, feed_views
 from mirrorlake.app.deferred_engine import DeferredEngine
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.maintenance.feed_switch import FeedSwitch, enable_feed
 from mirrorlake.app.maintenance.maintain import MaintenanceStep, maintained
 from mirrorlake.app.own_root import check_root, of_root
+from mirrorlake.app.running.capture_process import CaptureProcess
+from mirrorlake.app.source import detached, prerequisites
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
-from mirrorlake.app.targets.target_status import readers_of
+from mirrorlake.app.targets.target_status import built_paths, readers_of
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.optimizer import NoOptimizer
@@ -37,24 +39,24 @@ from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.events.sink import EventsSink
+from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.sink import LandingSink
 from mirrorlake.capture.landing.table_positions import known
-from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.repair.stream_repair import Repair
 from mirrorlake.capture.sink import LoadProgress, Sink
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
-from mirrorlake.config.sources import open_source
 from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, SparkUnavailable, UsageError
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
-from mirrorlake.sources.section import SourceSettings
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.table import SourceTable
-from mirrorlake.storage.lease import Lease, holder_of
+from mirrorlake.storage.lease import Lease
 
 if TYPE_CHECKING:
     from mirrorlake.app.events.applying import EventApplier
@@ -68,8 +70,8 @@ class Mirror:
     """One mirror. Spark starts when tables are first written.
 
     spark: a classic SparkSession with Delta to work in; it is neither changed nor stopped. stop:
-    ends `run` and every wait within seconds when it is set. say: told of what takes long. prepare:
-    called first in the process that `run` starts for capture; must pickle.
+    ends `run` and every wait within seconds when it is set. say: called with what takes long.
+    prepare: called first in the process that `run` starts for capture; must pickle.
     """
 
     def __init__(
@@ -131,8 +133,12 @@ class Mirror:
             self._spark = self._engine = None
 
     def check_root(self) -> None:
-        """Refuse a wrong root, before anything is made. Raises UsageError."""
-        check_root(self.project, self._store)
+        """Refuse a wrong root, before anything is created.
+
+        Raises UsageError, and PrerequisiteMissing where the root is new and the slot belongs to
+        another one, which is not known while the source cannot be reached.
+        """
+        prerequisites.check_root(self.project, self._store)
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -140,22 +146,11 @@ class Mirror:
         """Test the root and every prerequisite of the source."""
         if self.project.events is not None:
             return self._events().check()
-        check_root(self.project, self._store)
-        records = Records(self._store, root.LANDING)
-        with closing(self._source()) as source:
-            findings = source.check()
-            if all(finding.check != "reachable" or _is_good(finding) for finding in findings):
-                occupant = self._occupant(source, records)
-                findings += [occupant] if occupant else []
-        if (time := detached.since(self._store)) is not None:
-            told = detached.error(time)
-            findings.append(CheckResult("detached", CheckSeverity.ERROR, told.what, told.hint))
-        is_running = holder_of(self._store, ended.CAPTURE, WallClock().now()) is not None
-        return expecting_new(findings, records, known(records), is_running=is_running)
+        return prerequisites.findings(self.project, self._store)
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""
-        with closing(self._source()) as source:
+        with closing(prerequisites.source_of(self.project)) as source:
             return source.discover()
 
     def status(self) -> mirror_status.Status:
@@ -179,6 +174,11 @@ class Mirror:
         clock, pause = WallClock().monotonic, self.stop.wait
         cut.wait(self.project, position, tables=tables, timeout=timeout, clock=clock, pause=pause)
 
+    def feed_views(self, tables: Sequence[str] = (), database: str | None = None) -> list[FeedView]:
+        """Views of the change feeds of tables for a Spark, with the SQL that creates them. Starts
+        no JVM. Raises UsageError, FeedError."""
+        return feed_views(self.project, tables, database)
+
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
         if self.project.events is not None:
@@ -187,7 +187,7 @@ class Mirror:
                 where=f"mirror {self.project.name}",
                 hint="Use `mirrorlake status` for the tables as they are.",
             )
-        check_root(self.project, self._store)
+        self.check_root()
         # Without Spark there is nothing to apply with, and yet something to plan.
         with suppress(SparkUnavailable):
             self._look_at_platform()
@@ -197,25 +197,34 @@ class Mirror:
         planning = Planning(self._store, reader, settings, clock, platform=self._platform)
         return planning.whole_plan(planning.cuts.newest())
 
-    def preflight(self) -> list[CheckResult]:
-        """The findings of `check`, of which none keeps `run` from working. Raises what would."""
+    def preflight(
+        self, found: Callable[[Sequence[CheckResult]], None] = lambda _findings: None
+    ) -> list[CheckResult]:
+        """The findings of `check` before a run. found: called with them. Raises the first one that
+        keeps the run from starting."""
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
         if self.project.events is not None:
-            return self.check()
-        self._check_begin()
+            findings = self.check()
+            found(findings)
+            return findings
+        prerequisites.check_begin(self.project, self._store)
         record = Records(self._store, root.LANDING).stream()
         is_new = record is None or not record.is_established
         findings = self.check()
-        for finding in findings:
-            if finding.severity is CheckSeverity.ERROR and finding.table is None:
-                if finding.check == "reachable":
-                    raise SourceUnavailable(finding.message, hint=finding.remedy)
-                # Of a stream that has begun capture knows better what keeps it from going on.
-                if is_new:
-                    raise PrerequisiteMissing(
-                        finding.message, where="the source", hint=finding.remedy
-                    )
+        # Capture itself decides what keeps an established stream from continuing.
+        blocking = [
+            finding
+            for finding in findings
+            if finding.severity is CheckSeverity.ERROR
+            and finding.table is None
+            and (is_new or finding.check == "reachable")
+        ]
+        found([finding for finding in findings if finding not in blocking[:1]])
+        for finding in blocking[:1]:
+            if finding.check == "reachable":
+                raise SourceUnavailable(finding.message, hint=finding.remedy)
+            raise PrerequisiteMissing(finding.message, where="the source", hint=finding.remedy)
         return findings
 
     # -- working --------------------------------------------------------------------------------
@@ -224,7 +233,7 @@ class Mirror:
         """Land everything that is committed in the source when this is called."""
         if self.project.events is not None:
             return  # the files are there
-        self._check_begin()
+        prerequisites.check_begin(self.project, self._store)
         with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
             capture.open()
             capture.once()
@@ -232,12 +241,12 @@ class Mirror:
     def capture_run(
         self,
         progress: Loading = lambda _progress: None,
-        retained: Callable[[int], None] = lambda _size: None,
+        retained: Callable[[LogRetention], None] = lambda _log: None,
         waiting: Waiting = lambda _error: None,
     ) -> None:
-        """Land changes until `stop` is set. retained: told how many bytes of its log the source
-        keeps for us; waiting: why it is waited for the source, and None whenever it answers."""
-        self._check_begin()
+        """Land changes until `stop` is set. retained: called with what the source keeps of its log
+        for us; waiting: why it is waited for the source, and None whenever it answers."""
+        prerequisites.check_begin(self.project, self._store)
         with (
             self._noted(ended.CAPTURE),
             closing(self.capture(progress, retained, waiting)) as capture,
@@ -250,27 +259,27 @@ class Mirror:
         watcher: Watcher | None = None,
     ) -> ApplyReport:
         """Apply everything that is landed when this is called."""
-        if self.project.destination is not None:
+        if not self.project.lands:
             return ApplyReport()  # events are for others to apply
         if self.project.events is not None:
             with self._noted(ended.MIRROR):
                 return self._events().once()
-        check_root(self.project, self._store)
+        self.check_root()
         engine = self._deferred()
 
-        def told(table: TableId, files: int) -> None:
+        def waiting_files(table: TableId, files: int) -> None:
             if files:
                 engine.start()  # on this thread, before others make its table
             pending(table, files)
 
-        with self._noted(ended.MIRROR), self._applying(engine, told, watcher) as loop:
+        with self._noted(ended.MIRROR), self._applying(engine, waiting_files, watcher) as loop:
             report = loop.once()
             report.stopped_targets = self._targets().once()
             return report
 
     def apply_run(self, watcher: Watcher | None = None) -> ApplyReport:
         """Apply what lands until `stop` is set."""
-        if self.project.destination is not None:
+        if not self.project.lands:
             raise UsageError(
                 "this project writes event files, and has no tables to apply anything to",
                 where=f"mirror {self.project.name}",
@@ -278,7 +287,7 @@ class Mirror:
             )
         if self.project.events is not None:
             return self._apply_events(watcher)
-        check_root(self.project, self._store)
+        self.check_root()
         Lease(self._store, ended.MIRROR, WallClock()).check_free()
         with (
             self._noted(ended.MIRROR),
@@ -294,12 +303,12 @@ class Mirror:
 
         Raises what ended capture, when that was an error.
         """
-        if self.project.destination is not None:
+        if not self.project.lands:
             self.capture_run()
             return ApplyReport()
         if self.project.events is not None:
             return self._apply_events(watcher)
-        self._check_begin()
+        prerequisites.check_begin(self.project, self._store)
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
         watcher = watcher or Watcher()
@@ -333,7 +342,7 @@ class Mirror:
         self, tables: Sequence[str] = (), *, dry_run: bool = False
     ) -> list[MaintenanceStep]:
         """Compact tables, write checkpoints of them and vacuum them, all or some. Returns what was
-        done. dry_run: tell what there is to do, without a JVM.
+        done. dry_run: report what there is to do, without a JVM.
 
         Raises LeaseHeld while the mirror runs, UsageError for a table that there is not.
         """
@@ -341,27 +350,42 @@ class Mirror:
         clock = WallClock(self.stop)
         return maintained(self.project, self._deferred(), clock, tables, dry_run=dry_run)
 
+    def enable_feed(self, table: str) -> FeedSwitch:
+        """Switch the change feed of a table on that was mirrored without it, and return the first
+        version that it covers.
+
+        Raises LeaseHeld while the mirror runs, UsageError for a table that there is not.
+        """
+        check_root(self.project, self._store)
+        return enable_feed(self.project, self._deferred(), WallClock(self.stop), table)
+
     def backfill(
         self,
         table: str,
         where_key: tuple[str, str] | None = None,
         max_rows_per_second: int | None = None,
+        max_bytes_per_second: int | None = None,
     ) -> BackfillJob:
         """Ask capture to read a table again, or the rows whose first key column is from one value
-        to another, and to correct what differs; `backfills` tells how far it is. Capture does it as
-        soon as it runs, `capture_once` included.
+        to another, and to correct what differs; `backfills` shows how far it is. Capture does it as
+        soon as it runs, `capture_once` included. Bytes are those of the rows in memory.
 
         Raises UsageError for a table that is not captured, or has one under way.
         """
-        self._connection()
+        prerequisites.connection(self.project)
         jobs, project = self._backfills(), self.project
-        refused = requests.refusal(
-            strict=project.capture.strict, events=project.destination is not None
-        )
-        tables = {str(one) for one in known(jobs.records)}
+        refused = requests.refusal(strict=project.capture.strict)
+        tables = {*map(str, known(jobs.records)), *delivered(jobs.records)}
         now = WallClock().now()
         return requests.request(
-            jobs, tables, table, where_key, max_rows_per_second, now, refused=refused
+            jobs,
+            tables,
+            table,
+            where_key,
+            max_rows_per_second,
+            now,
+            max_bytes_per_second=max_bytes_per_second,
+            refused=refused,
         )
 
     def stop_backfill(self, table: str) -> BackfillJob:
@@ -372,11 +396,25 @@ class Mirror:
         """How backfills stand: of each table the last ones that were asked for."""
         return self._backfills().jobs()
 
+    def repair(self, tables: Sequence[str] = (), *, dry_run: bool = False) -> Repair:
+        """Let the mirror go on after its place in the source's log was lost, or tables that
+        stopped: the next capture reads them again, and corrects what differs. Returns what is
+        done. dry_run: change nothing.
+
+        Raises LeaseHeld while capture runs, UsageError for what cannot be repaired.
+        """
+        prerequisites.connection(self.project)
+        check_root(self.project, self._store)
+        with closing(self.capture()) as capture:
+            repair = capture.repair()
+            return repair.planned(tables) if dry_run else repair.done(tables)
+
     def detach(self) -> list[str]:
         """Remove what was made in the source for this mirror. Returns what was removed."""
         made = self.made()
-        with closing(self._source()) as source:
+        with closing(prerequisites.source_of(self.project)) as source:
             removed = source.objects.detach(made) if source.objects else []
+        self._reached(CrashPoint.DETACHED)
         if Records(self._store, root.LANDING).stream() is not None:
             detached.note(self._store, WallClock().now())
         return removed
@@ -404,14 +442,14 @@ class Mirror:
                 self._spark = Spark.start(
                     self.project.spark, self._say, self.project.tables_elsewhere
                 )
-            wanted = self.project.mirror.strategy
-            if wanted is not Wanted.MERGE:
+            strategy = self.project.mirror.strategy
+            if strategy is not StrategySetting.MERGE:
                 self._platform = guard.closed(self._spark, self.project.tables_elsewhere)
             self._engine = spark_engine(
                 self._spark,
                 self._store,
                 self._reached,
-                wanted=wanted,
+                strategy=strategy,
                 platform=self._platform,
                 compaction=self.project.mirror.compaction,
                 template=self.project.mirror.template,
@@ -428,7 +466,7 @@ class Mirror:
             LogCommitter(),
             LogTables(self._store),
             optimizer=NoOptimizer(),
-            wanted=self.project.mirror.strategy,
+            strategy=self.project.mirror.strategy,
             platform=self._platform,
         )
         return DeferredEngine(self._engine or reading, self.engine)
@@ -445,22 +483,24 @@ class Mirror:
     def capture(
         self,
         progress: Loading = lambda _progress: None,
-        retained: Callable[[int], None] = lambda _size: None,
+        retained: Callable[[LogRetention], None] = lambda _log: None,
         waiting: Waiting = lambda _error: None,
     ) -> Capture:
-        source, settings = self._source(), self.project.capture
+        source, settings = prerequisites.source_of(self.project), self.project.capture
         records = Records(self._store, root.LANDING)
         clock = WallClock(self.stop)
-        sink: Sink = LandingSink(source, records, settings, self._reached, progress)
-        if (events := self.project.destination) is not None:
+        sinks: list[Sink] = []
+        if self.project.lands:
+            sinks.append(LandingSink(source, records, settings, self._reached, progress))
+        for events in self.project.destinations:
             store = event_store_of(events)
-            sink = EventsSink(
-                source, records, settings, events, store, clock, self._reached, progress
+            sinks.append(
+                EventsSink(source, records, settings, events, store, clock, self._reached, progress)
             )
         return Capture(
             source,
             records,
-            [sink],
+            sinks,
             settings,
             clock,
             stop=self.stop,
@@ -491,6 +531,7 @@ class Mirror:
             source=self.project.source.monitored_as if self.project.source else "GenericMirror",
             platform=self._platform,
             readers=partial(readers_of, self.project),
+            built=partial(built_paths, self.project),
         )
         loop.open()
         with closing(loop):
@@ -514,71 +555,10 @@ class Mirror:
         """What keeps the tables that are built from change feeds."""
         return TargetKeeper(self.project, WallClock(self.stop), self._reached)
 
-    def _source(self) -> Source:
-        settings = self._connection()
-        with extras.needed(f"a {settings.product} source"):
-            return open_source(settings)
-
-    def _check_begin(self) -> None:
-        """Ask, before anything is made, whether capture can begin or go on at this root.
-
-        Raises UsageError for a wrong root and without a source, SourceGap once it is detached,
-        PrerequisiteMissing where the slot belongs to another root.
-        """
-        self._connection()
-        check_root(self.project, self._store)
-        if (time := detached.since(self._store)) is not None:
-            raise detached.error(time)
-        records = Records(self._store, root.LANDING)
-        if records.stream() is not None:
-            return
-        source = self._source()
-        try:
-            occupant = self._occupant(source, records)
-        finally:
-            source.close()
-        if occupant is not None:
-            raise PrerequisiteMissing(
-                occupant.message, where=self.project.where, hint=occupant.remedy
-            )
-
-    def _occupant(self, source: Source, records: Records) -> CheckResult | None:
-        """What another root has made in the source under our names, if this one is new."""
-        if records.stream() is not None or source.objects is None:
-            return None
-        found = source.objects.occupied()
-        if found is None:
-            return None
-        return replace(found, message=f"{found.message}, but was not created for this landing zone")
-
     def _backfills(self) -> BackfillRecords:
         return BackfillRecords(Records(self._store, root.LANDING))
 
-    def _connection(self) -> SourceSettings:
-        """The settings of the source. Raises UsageError when there are none to connect with."""
-        settings = self.project.source
-        if self.project.events is not None:
-            raise UsageError(
-                "the source is a folder or bucket of event files, and no database",
-                where=f"mirror {self.project.name}",
-                hint="Use `mirrorlake run` or `mirrorlake apply`.",
-            )
-        if settings is None:
-            raise UsageError(
-                "this mirror has no source",
-                where=f"mirror {self.project.name}",
-                hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
-                "example.",
-            )
-        if self.project.unset is not None:
-            raise self.project.unset
-        return settings
 
-
-def _is_good(finding: CheckResult) -> bool:
-    return finding.severity is CheckSeverity.OK
-
-
-def run_capture(project: Project, stop: threading.Event, told: Watcher) -> None:
+def run_capture(project: Project, stop: threading.Event, watcher: Watcher) -> None:
     """Runs in the process of capture."""
-    Mirror(project, stop=stop).capture_run(told.loading, told.retained, told.waiting)
+    Mirror(project, stop=stop).capture_run(watcher.loading, watcher.retained, watcher.waiting)

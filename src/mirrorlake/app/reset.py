@@ -21,6 +21,7 @@ from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.table.processed import folder_of
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import PartName
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
@@ -58,7 +59,7 @@ class Reset:
             )
         return lines or ["There is nothing to reset."]
 
-    def execute(self) -> None:
+    def execute(self, reached: CrashHook = no_crash) -> None:
         """Do it. Raises LeaseHeld while capture or apply runs."""
         store = store_of(self.project)
         paths = TablePaths(store, self.project.mirror.default_schema)
@@ -69,29 +70,34 @@ class Reset:
                 lease.take()
                 held.callback(lease.release)
             if self.captured:
-                self._forget_files(store)
+                self._forget_files(store, reached)
             else:
                 for scan in self.tables:
                     path = paths.of(scan)
                     table_removal.remove(store, path)
+                    reached(CrashPoint.RESET_TABLE_DELETED)
                     store.delete_folder(folder_of(path))
             waiting = {str(scan.table): paths.of(scan) for scan in self.tables}
             table_status_file.note_reset(store, clock, waiting)
 
-    def _forget_files(self, store: Store) -> None:
+    def _forget_files(self, store: Store, reached: CrashHook) -> None:
         records = Records(store, root.LANDING)
         record = records.stream()
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
-            records.write_stream(replace(record, start=""))
+            records.write_stream(replace(record, start="", repair=""))
+            reached(CrashPoint.RESET_STREAM_FORGOTTEN)
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
             state.forget_all(records)
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
+            reached(CrashPoint.RESET_FOLDER_DELETED)
             records.forget(str(scan.table))
         for table in {*self.stopped, *self.delivered}:
             state.forget(records, table)
             records.forget(table)
+        for name in {*self.stopped, *self.delivered, *(str(scan.table) for scan in self.tables)}:
+            records.load_rows(name)
         for table in {*self.stopped, *(str(scan.table) for scan in self.tables)}:
             BackfillRecords(records).drop(table)
 
@@ -147,7 +153,7 @@ def _files_of(scan: TableScan) -> str:
 def _check_complete(scan: TableScan) -> None:
     """Files that somebody else landed can be applied again only while they are all there.
 
-    Of files without numbers nobody can tell; the sentence of the reset says how many there are.
+    For files without numbers this is unknown; the sentence of the reset says how many there are.
     """
     if scan.detection == BY_TIME:
         return

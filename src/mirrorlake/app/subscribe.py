@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import FeedError, UsageError, printable
 from mirrorlake.feed.bounds import AtVersion, Beginning, FeedRequest
-from mirrorlake.feed.position_map import in_mirror
+from mirrorlake.feed.commits.position_map import in_mirror
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.subscriptions.record import (
     SubscriptionRecord,
@@ -26,7 +27,8 @@ from mirrorlake.feed.subscriptions.retention import (
     needed_versions,
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
-from mirrorlake.feed.subscriptions.subscription import STORED, Subscription
+from mirrorlake.feed.subscriptions.stream import FeedStreamRecords
+from mirrorlake.feed.subscriptions.subscription import STORED, Delivery, Subscription
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.root import TABLES
@@ -101,7 +103,8 @@ def subscribe(
             hint=f"The arguments are {', '.join(SubscriptionArguments.__annotations__)}.",
         )
     options = arguments.get("options")
-    store, path = _store_of(table, arguments.get("state"), options)
+    store, path = store_of_table(table, arguments.get("state"), options)
+    _check_kind(store, name, is_stream=False)
     key = arguments.get("key")
     request = FeedRequest(
         str(table),
@@ -115,7 +118,7 @@ def subscribe(
         name,
         request,
         Subscriptions(store),
-        _lease(store, name),
+        lease_of(store, name),
         table=path,
         start=arguments.get("start", SNAPSHOT),
         after=arguments.get("after", STORED),
@@ -129,7 +132,18 @@ def subscribe(
     return SparkSubscription(subscription, spark)
 
 
-def _store_of(
+def with_hint(deliveries: Iterator[Delivery], hint: str) -> Iterator[Delivery]:
+    """For a subscription whose position its consumer stores: what to do if it cannot go on, instead
+    of `reseed`, which only changes the stored position."""
+    try:
+        yield from deliveries
+    except FeedError as error:
+        if "reseed" in error.hint:
+            error.hint = hint
+        raise
+
+
+def store_of_table(
     table: str | Path, state: str | Path | None, options: ObjectOptions | None
 ) -> tuple[Store, str]:
     """The store of the subscriptions of a table, and the path of the table in it. Raises
@@ -214,27 +228,40 @@ def _state(
     return state
 
 
-def known(project: Project, name: str) -> Subscription:
-    """A subscription that exists, opened. Raises UsageError, LeaseHeld."""
+def _check_kind(store: Store, name: str, *, is_stream: bool) -> None:
+    if is_stream == (FeedStreamRecords(store).read(name) is not None):
+        return
+    raise UsageError(
+        f"{printable(name)} is {'no' if is_stream else 'a'} stream",
+        where="subscribe",
+        hint="" if is_stream else f"`mirrorlake recover {name}` lets it go on elsewhere.",
+    )
+
+
+def known(project: Project, name: str, *, is_stream: bool = False) -> Subscription:
+    """A subscription that exists, opened; or that of a stream. Raises UsageError, LeaseHeld."""
     store = store_of(project)
     record = _record(store, project, name)
+    _check_kind(store, name, is_stream=is_stream)
     request = FeedRequest(store.location(record.table), Beginning())
     return Subscription(
         name,
         request,
         Subscriptions(store),
-        _lease(store, name),
+        lease_of(store, name),
         table=record.table,
         options=store.options(record.table),
     )
 
 
 def forget(project: Project, name: str) -> None:
-    """Remove a subscription and its position. Raises UsageError, LeaseHeld while it reads."""
+    """Remove a subscription and its position, and a stream with its checkpoints. Raises UsageError,
+    LeaseHeld while it reads."""
     store = store_of(project)
     _record(store, project, name)
-    lease = _lease(store, name)
+    lease = lease_of(store, name)
     lease.take()
+    FeedStreamRecords(store).remove(name)
     Subscriptions(store).remove(name)
     lease.release()
 
@@ -252,5 +279,6 @@ def _record(store: Store, project: Project, name: str) -> SubscriptionRecord:
     return record
 
 
-def _lease(store: Store, name: str) -> Lease:
+def lease_of(store: Store, name: str) -> Lease:
+    """That of the one process that reads under a name."""
     return Lease(store, f"{SUBSCRIPTION}/{file_name(name)}", WallClock())

@@ -22,7 +22,7 @@ from mirrorlake.landing.zone_id import MARK
 from mirrorlake.mirror.engine import Failed, Outcome
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import ApplyFiles, DropTable
-from mirrorlake.mirror.table.deleted import LOOKS, Missing, looked
+from mirrorlake.mirror.table.deleted import MIN_SCANS, Missing, observe
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
@@ -76,7 +76,7 @@ class TestADeletedFolder:
 
     def test_runs_that_end_drop_it_too(self, mirror: Operated) -> None:
         mirror.delete("t")
-        for _ in range(LOOKS - 1):
+        for _ in range(MIN_SCANS - 1):
             mirror.once()
             mirror.clock.advance(DAY)
             assert mirror.mirrored("t")
@@ -326,16 +326,16 @@ class TestTheWait:
     def test_a_folder_has_to_be_missing_several_times_and_for_a_while(self) -> None:
         delay, known = timedelta(seconds=60), {}
         for look in range(1, 5):
-            known = looked(known, ["p"], START + timedelta(seconds=30 * look))
+            known = observe(known, ["p"], START + timedelta(seconds=30 * look))
             due = known["p"].is_due(START + timedelta(seconds=30 * look), delay)
             assert due is (look >= 3)
 
     def test_a_folder_that_is_seen_again_begins_anew(self) -> None:
-        assert looked({"p": Missing(START, 2)}, [], START) == {}
+        assert observe({"p": Missing(START, 2)}, [], START) == {}
 
     def test_a_clock_that_was_set_back_begins_anew(self) -> None:
         later = START + timedelta(days=1)
-        assert looked({"p": Missing(later, 3)}, ["p"], START) == {"p": Missing(START)}
+        assert observe({"p": Missing(later, 3)}, ["p"], START) == {"p": Missing(START)}
 
     def test_a_record_that_cannot_be_read_begins_anew(self, mirror: Operated) -> None:
         mirror.delete("t")
@@ -348,7 +348,7 @@ class TestTheWait:
 
 def test_the_plan_says_what_will_be_dropped(mirror: Operated) -> None:
     mirror.delete("t")
-    for _ in range(LOOKS):
+    for _ in range(MIN_SCANS):
         with mirror.running() as loop:
             told = {str(table.table): table for table in loop._planning.whole_plan(None)}
             assert told["s.t"].steps == ()

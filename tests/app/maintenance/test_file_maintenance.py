@@ -23,7 +23,7 @@ from mirrorlake.mirror.compaction.small_files import FANOUT, counted
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import Compact
-from mirrorlake.mirror.table.progress import table_at
+from mirrorlake.mirror.table.progress import table_name
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
@@ -133,7 +133,7 @@ class Tried(ModelledEngine):
     tried: int = 0
 
     def compaction(self, path: str) -> Compact | None:
-        return Compact(TableId.parse(table_at(path)), path, 1)
+        return Compact(TableId.parse(table_name(path)), path, 1)
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
@@ -180,7 +180,7 @@ class Due(ModelledEngine):
     def compaction(self, path: str) -> Compact | None:
         if path in self.compacted:
             return None
-        return Compact(TableId.parse(table_at(path)), path, self.rows)
+        return Compact(TableId.parse(table_name(path)), path, self.rows)
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
@@ -241,7 +241,7 @@ class TestTablesThatAreDueTogether:
         mirror = self.mirror(tmp_path / "root", rows)
 
         def compaction(engine: Due, path: str) -> Compact:
-            return Compact(TableId.parse(table_at(path)), path, engine.rows)
+            return Compact(TableId.parse(table_name(path)), path, engine.rows)
 
         monkeypatch.setattr(Due, "compaction", compaction)
         held = Held()

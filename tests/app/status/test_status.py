@@ -108,6 +108,7 @@ class TestLag:
     def table(self, zone: Zone) -> None:
         zone.table("t", "id")
 
+    @pytest.mark.clause("CF-084")
     def test_nobody_knows_it_while_no_capture_runs(self, zone: Zone) -> None:
         assert found(zone, source=SOURCE)["s.t"].lag_seconds is None
 
@@ -173,6 +174,7 @@ class TestTexts:
         assert (table.state, table.pending_files) == (TableState.INITIALIZED, 1)
         assert "_metadata.json is missing" in table.waiting
 
+    @pytest.mark.clause("CF-084")
     def test_the_age_of_a_text_is_not_known(self, zone: Zone) -> None:
         zone.table("t", "id")
         (zone.folder("t") / f"{1:020d}.csv").write_text("id\n1\n")

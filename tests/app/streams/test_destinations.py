@@ -17,6 +17,7 @@ from mirrorlake.errors import InvalidRequest, UsageError
 from mirrorlake.events.paths import EventExtension
 
 STREAM = "projects/p/locations/l/streams/s"
+FILES = Path("/data/files")
 
 
 def config(**sent: Any) -> GcsDestinationConfig:
@@ -27,12 +28,12 @@ def config(**sent: Any) -> GcsDestinationConfig:
 def test_a_configuration_becomes_a_place_a_form_and_a_rotation() -> None:
     form = {"compression": "GZIP", "schemaFileFormat": "AVRO_SCHEMA_FILE"}
     sent = config(path="/orders", fileRotationMb=5, fileRotationInterval="15s", jsonFileFormat=form)
-    found = in_bucket(STREAM, "shop-events", "/a/b/", sent)
+    found = in_bucket(STREAM, "shop-events", "/a/b/", sent, FILES)
     assert found.described == "gs://shop-events/a/b/orders"
     assert (found.stream, found.extension) == (STREAM, EventExtension.JSON_GZIP)
     assert (found.rotation_bytes, found.rotation_seconds) == (5 << 20, 15.0)
     assert found.schema_file
-    plain = in_bucket(STREAM, "s3://shop-events", "", config(avroFileFormat={}))
+    plain = in_bucket(STREAM, "s3://shop-events", "", config(avroFileFormat={}), FILES)
     assert (plain.described, plain.extension) == ("s3://shop-events", EventExtension.AVRO)
     assert (plain.rotation_bytes, plain.rotation_seconds) == (50 << 20, 60.0)
 
@@ -50,7 +51,15 @@ def test_what_is_no_bucket_is_refused(bucket: str) -> None:
 @pytest.mark.parametrize("path", ["../other", "a/../b", "a\\b", "./a"])
 def test_a_path_that_leaves_its_place_is_refused(path: str) -> None:
     with pytest.raises(InvalidRequest):
-        in_bucket(STREAM, "bucket", "root", config(path=path))
+        in_bucket(STREAM, "bucket", "root", config(path=path), FILES)
+
+
+def test_a_folder_may_stand_for_a_bucket() -> None:
+    found = in_bucket(STREAM, "file://shop", "/a", config(path="/orders"), FILES)
+    assert found.location == FILES / "shop/a/orders"
+    for bucket, root in (("file://..", ""), ("file://a/b", ""), ("file://shop", "../x")):
+        with pytest.raises(InvalidRequest):
+            in_bucket(STREAM, bucket, root, config(), FILES)
 
 
 def test_rotation_has_bounds_and_a_folder_is_not_that_of_a_mirror(tmp_path: Path) -> None:

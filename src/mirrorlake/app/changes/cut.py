@@ -20,11 +20,11 @@ from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.errors import NotReached, UsageError
 from mirrorlake.feed.bounds import parse_position
-from mirrorlake.feed.commit_history import CommitHistory
-from mirrorlake.feed.position_map import PositionMap
+from mirrorlake.feed.commits.history import CommitHistory
+from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.table.progress import GENERATION, unreadable
@@ -51,7 +51,7 @@ class TableVersion:
         snapshot = TableLog(self.location, self.options).snapshot_at(self.version)
         schema = parse(snapshot.metadata)
         parts = [arrow_schema(schema.schema).empty_table()]
-        with at_hand(self.location, self.options) as workspace:
+        with open_workspace(self.location, self.options) as workspace:
             for add in snapshot.files.values():
                 workspace.fetch([add])
                 parts.append(live_rows(workspace.folder, add, schema))
@@ -184,7 +184,7 @@ class _MirroredZone:
             if batch.first <= file < batch.last:
                 return f"files {batch.first} to {batch.last} were applied together"
         newest = self._batches[table][0].last if self._batches[table] else 0
-        return f"file {file} is not applied" if file > newest else "its log no longer tells"
+        return f"file {file} is not applied" if file > newest else "its log is no longer there"
 
     def _told(self, log: TableLog, table: str) -> Iterator[CommittedBatch]:
         """The batches of a table, the newest first. Raises ForeignTable."""

@@ -7,18 +7,21 @@ published says where to go on, so that each commit is landed exactly once, whate
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mirrorlake.app.subscribe import subscribe
+from mirrorlake.app.subscribe import subscribe, with_hint
+from mirrorlake.apply.events.columns import METADATA as EVENT_METADATA
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError, printable
+from mirrorlake.feed.commits.position_map import in_mirror
 from mirrorlake.feed.follow import POLL, POLL_OBJECTS
 from mirrorlake.feed.landing_rows import landing_rows
-from mirrorlake.feed.position_map import in_mirror
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
@@ -30,6 +33,8 @@ from mirrorlake.publisher import Publisher
 from mirrorlake.root import true_name
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
+
+_ANEW = "Delete the folder of the table in the landing zone, and land the table again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ def land(
     of a zone that is new, as of `subscribe`. wait: waits for so many seconds before the next look
     for commits, and says whether to stop. Raises FeedError, LeaseHeld, UsageError, TableError.
     """
-    name = _name(table)
+    name = name_of(table)
     columns = _key(table, options) if key is None else tuple(key)
     with Publisher(target, reached=reached) as publisher:
         after = publisher.last_batch(name)
@@ -73,25 +78,26 @@ def land(
         )
         with subscription:
             seconds = POLL_OBJECTS if is_url(table) else POLL
-            for delivery in subscription.follow(wait, seconds):
+            for delivery in with_hint(subscription.follow(wait, seconds), _ANEW):
                 yield _landed(publisher, name, columns, delivery, table)
 
 
 def _landed(
     publisher: Publisher, name: TableId, key: tuple[str, ...], delivery: Delivery, table: str
 ) -> LandedCommit:
-    if lost := publisher.columns(name).keys() - set(delivery.schema.names):
+    plain = landable(delivery.schema.empty_table(), key)
+    if lost := publisher.columns(name).keys() - set(plain.column_names):
         raise FeedError(
             f"column {min(lost)} was removed or renamed by version {delivery.version}, which a "
-            "landing zone cannot tell",
+            "landing zone cannot express",
             reason=FeedReason.SCHEMA_CHANGED,
             table=table,
-            hint="Delete the folder of the table in the landing zone, and land the table anew.",
+            hint=_ANEW,
         )
     batches = (pa.Table.from_batches([one]) for one in delivery.batches())
     rows = batches if delivery.is_snapshot else iter([delivery.rows])
-    found = (landing_rows(one, key, table) for one in rows)
-    schema = landing_rows(delivery.schema.empty_table(), key, table).schema
+    found = (landing_rows(landable(one, key), key, table) for one in rows)
+    schema = landing_rows(plain, key, table).schema
     reader = pa.RecordBatchReader.from_batches(
         schema, (batch for one in found for batch in one.to_batches())
     )
@@ -99,10 +105,29 @@ def _landed(
     return LandedCommit(delivery.version, delivery.is_snapshot, sum(done.rows.values()))
 
 
-def _name(table: str) -> TableId:
+def landable(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows with columns that a landing zone can have: the metadata column of a table of events
+    is left out, or becomes one column per member if every event is a row."""
+    if EVENT_METADATA not in rows.column_names:
+        return rows
+    metadata, found = rows.column(EVENT_METADATA), rows.drop_columns([EVENT_METADATA])
+    for field in () if key else metadata.type:
+        values = pc.struct_field(metadata, field.name)
+        if pa.types.is_list(field.type):
+            values = pa.chunked_array([pa.array(map(_json, values.to_pylist()), pa.string())])
+        found = found.append_column(f"{EVENT_METADATA}_{field.name}", values)
+    return found
+
+
+def _json(values: Sequence[str | None] | None) -> str | None:
+    return None if values is None else json.dumps(values)
+
+
+def name_of(table: str) -> TableId:
+    """The name of a table by its folder or URL."""
     parts = in_mirror(table)[1] or table.rstrip("/").rpartition("/")[2]
-    schema, _, name = "/".join(map(true_name, parts.split("/"))).rpartition("/")
-    return TableId(schema, name)
+    schema, _, name = parts.rpartition("/")
+    return TableId("/".join(map(true_name, schema.split("/"))), true_name(name))
 
 
 def _key(table: str, options: ObjectOptions | None) -> tuple[str, ...]:
@@ -111,7 +136,7 @@ def _key(table: str, options: ObjectOptions | None) -> tuple[str, ...]:
 
 def _subscription(name: TableId, target: str | Path) -> str:
     """One for each table and zone."""
-    where = str(target) if is_url(target) else Path(target).absolute().as_posix()
+    where = str(target).rstrip("/") if is_url(target) else Path(target).absolute().as_posix()
     mark = hashlib.sha256(f"{name} {where}".encode()).hexdigest()[:12]
     return f"landing zone {mark}"
 

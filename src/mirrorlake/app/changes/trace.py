@@ -124,12 +124,12 @@ def batch_with(
             found = batch
             break
     else:
-        if whole.history.told_since() > 0:
-            found = None  # a version that nothing tells of may have shown the position before
+        if whole.history.known_since() > 0:
+            found = None  # a version that is not recorded may have shown the position before
     if found is None:
         asked = f"position {position}" if position else f"file {file}" if file else ""
         raise UsageError(
-            "no commit of the mirror of which the log or the map of positions tells has "
+            "no commit of the mirror in the log or the map of positions has "
             + (asked or f"version {version}"),
             where=table,
             hint="`mirrorlake files` lists the files of a table, and `mirrorlake status` its "

@@ -17,7 +17,7 @@ from mirrorlake.app.status import ended
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
-from mirrorlake.apply.events.state import FOLDER
+from mirrorlake.apply.events.remembered.state import FOLDER
 from mirrorlake.apply.events.table import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.config import Project
@@ -60,13 +60,13 @@ class EventApplier:
         try:
             listing = event_store_of(self._settings).list(self._settings.path)
         except OSError as error:
-            told = f"{where} cannot be listed: {error.strerror or type(error).__name__}"
+            message = f"{where} cannot be listed: {error.strerror or type(error).__name__}"
             hint = "Check the place and the credentials in the environment."
-            return [CheckResult("reachable", CheckSeverity.ERROR, told, hint)]
+            return [CheckResult("reachable", CheckSeverity.ERROR, message, hint)]
         if not listing.files and not listing.folders:
-            told = f"{where} is empty, or not there"
+            message = f"{where} is empty, or not there"
             hint = "Check source.url and source.path, unless it is filled later."
-            return [CheckResult("reachable", CheckSeverity.WARNING, told, hint)]
+            return [CheckResult("reachable", CheckSeverity.WARNING, message, hint)]
         return [CheckResult("reachable", CheckSeverity.OK, f"{where} can be listed")]
 
     def once(self) -> ApplyReport:
@@ -97,7 +97,7 @@ class EventApplier:
                 self._clock.sleep(self._settings.poll_seconds)
         return self.report
 
-    # -- what the consumer tells ----------------------------------------------------------------
+    # -- what the consumer reports --------------------------------------------------------------
 
     def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
         """A batch is in its table."""
@@ -128,8 +128,8 @@ class EventApplier:
 
     def _note(self) -> None:
         """Store what stops tables, for `status`."""
-        told = {str(table): error.facts() for table, error in self._errors().items()}
-        self._store.replace(ERRORS, json.dumps(told).encode())
+        errors = {str(table): error.facts() for table, error in self._errors().items()}
+        self._store.replace(ERRORS, json.dumps(errors).encode())
 
     def _errors(self) -> dict[TableId, TableError]:
         return {table: one.error for table, one in self.report.tables.items() if one.error}
@@ -168,7 +168,7 @@ class EventApplier:
         if retention is None or self._clock.now() - self._vacuumed < VACUUM:
             return
         self._vacuumed = self._clock.now()
-        for table in self.report.tables:
+        for table in self.report.tables.keys() - self._errors().keys():
             with _storage(str(table)):
                 LogTables(self._store).vacuum(delta_path(table, None), retention, self._lease.check)
 

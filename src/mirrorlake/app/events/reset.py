@@ -9,13 +9,18 @@ from mirrorlake.app.events.status import event_tables
 from mirrorlake.app.reset import chosen_of
 from mirrorlake.app.stores import store_of
 from mirrorlake.apply.events.journal import FileJournals
-from mirrorlake.apply.events.state import StateFolder
+from mirrorlake.apply.events.remembered.state import StateFolder
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.delta.schema import OF_EVENTS
+from mirrorlake.errors import UsageError
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
 from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class EventReset:
         where = self.project.events.described
         return [*lines, f"read all files in {where} again; other tables stay as they are"]
 
-    def execute(self) -> None:
+    def execute(self, reached: CrashHook = no_crash) -> None:
         """Do it. Raises LeaseHeld while events are applied."""
         store = store_of(self.project)
         lease = Lease(store, "mirror", WallClock())
@@ -44,7 +49,10 @@ class EventReset:
             # The files come first: a table that is there reads them once more, and stays as it is.
             FileJournals(store).delete()
             for table in self.tables:
-                table_removal.remove(store, delta_path(table, None))
+                path = delta_path(table, None)
+                if _is_there(store, table):  # what else there is at its path is not ours
+                    table_removal.remove(store, path)
+                    reached(CrashPoint.RESET_TABLE_DELETED)
                 StateFolder(store, table).delete()
         finally:
             lease.release()
@@ -52,6 +60,34 @@ class EventReset:
 
 def plan_event_reset(project: Project, tables: Sequence[str] | None) -> EventReset:
     """What starting these tables anew (all for None) means. Raises UsageError."""
-    found = event_tables(store_of(project), is_running=False)
+    store = store_of(project)
+    found = event_tables(store, is_running=False)
     known = {one.table: TableId.parse(one.table) for one in found}
-    return EventReset(project, [known[name] for name in chosen_of(known, tables)])
+    chosen = [known[name] for name in chosen_of(known, tables)]
+    for table in chosen:
+        _is_there(store, table)
+    return EventReset(project, chosen)
+
+
+def _is_there(store: Store, table: TableId) -> bool:
+    """Whether a table of events is at the path of one. Raises UsageError for another table."""
+    path = delta_path(table, None)
+    try:
+        snapshot = TableLog.below(store, path).snapshot()
+    except FileNotFoundError:
+        return False
+    except BrokenLog as error:
+        if StateFolder(store, table).is_described():
+            return True
+        raise _foreign(table, path) from error
+    if snapshot.exists and OF_EVENTS not in snapshot.properties:
+        raise _foreign(table, path)
+    return snapshot.exists
+
+
+def _foreign(table: TableId, path: str) -> UsageError:
+    return UsageError(
+        f"the table at {path} is not made of events, and is not deleted",
+        where=f"table {table}",
+        hint="Move it away, or name the tables that are meant.",
+    )

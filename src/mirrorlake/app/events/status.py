@@ -9,7 +9,7 @@ from typing import Any
 from mirrorlake.app.events.applying import ERRORS
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.apply.events.journal import FileJournals
-from mirrorlake.apply.events.state import EventTableState, states
+from mirrorlake.apply.events.remembered.state import EventTableState, states
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.state import TableState

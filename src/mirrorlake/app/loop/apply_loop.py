@@ -36,13 +36,18 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
 from mirrorlake.app.maintenance.maintain import is_ours
-from mirrorlake.app.maintenance.position_maps import keep_positions
-from mirrorlake.app.maintenance.vacuum import ReadersOf, Vacuums, no_readers
+from mirrorlake.app.maintenance.vacuum import (
+    BuiltPaths,
+    ReadersOf,
+    Vacuums,
+    no_readers,
+    no_targets,
+)
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
-from mirrorlake.landing.cleanup import UNTIDY
+from mirrorlake.landing.cleanup import CLEANUP_ERRORS
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
@@ -63,7 +68,7 @@ from mirrorlake.storage.store import Store, UnsafePath
 log = structlog.get_logger()
 
 Pending = Callable[[TableId, int], None]
-"""Is told in each cycle how many files of a table wait, before anything is done about it."""
+"""Called in each cycle with the number of files of a table that wait, before they are applied."""
 
 _Batch = tuple[TablePlan, ApplyFiles]
 
@@ -92,27 +97,36 @@ class ApplyLoop:
         source: str = "GenericMirror",
         platform: str = "",
         readers: ReadersOf = no_readers,
+        built: BuiltPaths = no_targets,
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
         self._watcher = watcher or Watcher()
         self._planning = planning = Planning(
-            store, engine, settings, clock, new_generation, platform
+            store, engine, settings, clock, new_generation, platform, reached
         )
         self._scanner, self._cuts, self._limits = planning.scanner, planning.cuts, planning.limits
         self._deleted_tables = planning.deleted_tables
-        self._lease = Lease(store, "mirror", clock, holder)
-        self._status_file = TableStatusFile(store, clock)
+        self._lease = Lease(store, "mirror", clock, holder, reached=reached)
+        self._status_file = TableStatusFile(store, clock, reached)
         self._retries = Retries(clock)
         self._landing_cleanup = LandingCleanup(
             store, self._scanner, planning.names, engine, settings, clock, reached
         )
         self._builder = Builder(engine, store, reached, self._lease.check)
         self._vacuums = Vacuums(
-            store, engine, clock, settings.vacuum, settings.subscription_hold, readers
+            store, engine, clock, settings.vacuum, settings.subscription_hold, readers, built
         )
         self._monitor = Monitor(
-            store, self._scanner, settings, clock, engine.progress, planning.names, name, source
+            store,
+            self._scanner,
+            settings,
+            clock,
+            engine.progress,
+            planning.names,
+            name,
+            source,
+            reached,
         )
         self._background = BackgroundJobs(
             executors or partial(Executors.threads, 1), clock, self._stop
@@ -123,7 +137,7 @@ class ApplyLoop:
             self._lease.check,
             settings,
             clock,
-            partial(keep_positions, store),
+            self._vacuums.may_clean_log,
         )
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()
@@ -171,7 +185,7 @@ class ApplyLoop:
         return self.report
 
     def run(self, watch: Callable[[], None] = lambda: None) -> None:
-        """Apply what lands until told to stop. watch: called in each round; ends it by raising."""
+        """Apply what lands until asked to stop. watch: called in each round; ends it by raising."""
         pause = self._settings.poll_seconds
         while not self._stop.is_set():
             watch()
@@ -329,7 +343,7 @@ class ApplyLoop:
             return
         try:
             self._deleted_tables.dropped(step)
-        except UNTIDY as refused:
+        except CLEANUP_ERRORS as refused:
             log.warning(CLEANUP_REFUSED, table=str(step.table), reason=str(refused))
         self.report.removed(step.table)
         self._monitor.removed(step.table)
@@ -338,15 +352,17 @@ class ApplyLoop:
         """Remove old data files of a table that is due, beside the cycles.
 
         It waits meanwhile, because files that are not committed yet look like old ones; for the
-        vacuum of no other table.
+        vacuum of no other table. Tables that are built from change feeds do not wait.
         """
         if not self._background.may_maintain:
             return
         path = self._vacuums.next(self._ours(), self._planning.paths.values())
-        for table in self._planned:
-            if table.path == path:
-                work = partial(self._vacuums.vacuum, path, self._lease.check)
-                self._background.begin(Kind.MAINTENANCE, work, [table])
+        if path is None:
+            return
+        held = [table for table in self._planned if table.path == path]
+        if held or path not in self._planning.paths.values():  # then it is built from a feed
+            work = partial(self._vacuums.vacuum, path, self._lease.check)
+            self._background.begin(Kind.MAINTENANCE, work, held)
 
     def _ours(self) -> Iterator[str]:
         """The paths of the tables that we may write, and do not write now."""

@@ -71,15 +71,15 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
     """plans: of the tables that are held meanwhile; land: called with the result once it is there,
-    and says whether a table got on; begun: monotonic, in seconds; is_told: whether it was said that
-    it takes long."""
+    and says whether a table got on; begun: monotonic, in seconds; is_logged: whether it was said
+    that it takes long."""
 
     kind: Kind
     plans: Sequence[TablePlan]
     future: Future[Any]
     collect: Callable[[Any], bool]
     begun: float
-    is_told: bool = False
+    is_logged: bool = False
 
 
 _AT_LEISURE = {Kind.ALONE, Kind.MAINTENANCE}
@@ -150,20 +150,20 @@ class BackgroundJobs:
         """Note what is done, and what takes long. Returns whether a table got on; raises what ended
         a work."""
         done = [job for job in self._background if job.future.done()]
-        self._background = [self._told(job) for job in self._background if job not in done]
+        self._background = [self._logged(job) for job in self._background if job not in done]
         got_on = [job.collect(job.future.result()) for job in done]
         return any(got_on)
 
-    def _told(self, job: BackgroundJob) -> BackgroundJob:
+    def _logged(self, job: BackgroundJob) -> BackgroundJob:
         """The same; of one that takes long it is said, once, and its tables show it: a storage that
         answers no more gives no error, and what would use the executor after it never begins."""
-        if job.is_told or self._clock.monotonic() - job.begun < LONG_SECONDS:
+        if job.is_logged or self._clock.monotonic() - job.begun < LONG_SECONDS:
             return job
         tables = [str(plan.table) for plan in job.plans]
         log.warning(WORK_TAKES_LONG, work=str(job.kind), tables=tables, seconds=LONG_SECONDS)
         waiting = f"its {job.kind} has been running for more than {LONG_SECONDS:.0f} s"
         plans = [replace(p, waiting="" if p.error else waiting) for p in job.plans]
-        return replace(job, plans=plans, is_told=True)
+        return replace(job, plans=plans, is_logged=True)
 
     def wait(self, seconds: float = float("inf")) -> bool:
         """Until something is done, so long at most; not at all when nothing is under way.

@@ -39,8 +39,8 @@ class Limits:
         if self._bytes is None or self._so_far() < self._bytes:
             return allowed
         until = datetime.combine(self._day + timedelta(days=1), datetime.min.time())
-        told = THROTTLED.format(until.isoformat(timespec="seconds"))
-        return [_waiting(table, told) for table in allowed]
+        reason = THROTTLED.format(until.isoformat(timespec="seconds"))
+        return [_waiting(table, reason) for table in allowed]
 
     def applied(self, size: int) -> None:
         """Count the landed bytes of a batch."""
@@ -80,11 +80,11 @@ def _refused(table: TablePlan, most: int) -> TablePlan:
     return replace(table, state=TableState.FAILED, steps=(), error=error)
 
 
-def _waiting(table: TablePlan, told: str) -> TablePlan:
+def _waiting(table: TablePlan, reason: str) -> TablePlan:
     if not any(isinstance(step, ApplyFiles) for step in table.steps):
         return table
     kept = tuple(step for step in table.steps if isinstance(step, CleanUp))
-    return replace(table, steps=kept, waiting="" if table.error else told)
+    return replace(table, steps=kept, waiting="" if table.error else reason)
 
 
 def _read(store: Store) -> tuple[date, int]:

@@ -19,7 +19,7 @@ from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.parquet.reader import Inspected
-from mirrorlake.landing.scan import Landed, Look, Scanner, TableScan
+from mirrorlake.landing.scan import Fingerprint, Landed, Scanner, TableScan
 from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.engine import TableReader
 from mirrorlake.mirror.plan import candidates, nested, plan
@@ -28,6 +28,7 @@ from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -75,6 +76,7 @@ class Planning:
         clock: Clock,
         new_generation: Callable[[], str] = new_uuid,
         platform: str = "",
+        reached: CrashHook = no_crash,
     ) -> None:
         self._tables, self._settings = tables, settings
         self._new_generation, self._platform = new_generation, platform
@@ -84,10 +86,12 @@ class Planning:
         self.cuts = Cuts(store, self.scanner.zone())
         self.names = ProcessedNames(store, tables)
         self.limits = Limits(store, clock, settings)
-        self.deleted_tables = DeletedTables(store, self.scanner.zone, tables, settings, clock)
+        self.deleted_tables = DeletedTables(
+            store, self.scanner.zone, tables, settings, clock, reached
+        )
         self._tails = Tails(store)
         self._table_paths = TablePaths(store, settings.default_schema)
-        self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
+        self._failed: dict[str, tuple[Fingerprint, TableError]] = {}  # by the path of a file
         self._idle: dict[str, _IdlePlan] = {}  # by the path of a folder
         self._inside: Mapping[TableId, TableId] = {}
         self.scans: list[TableScan] = []
@@ -114,7 +118,7 @@ class Planning:
 
     def refused(self, file: Landed, error: TableError) -> None:
         """A file could not be applied: it is not tried again before it is another (LZ-269)."""
-        self._failed[file.path] = (file.look, error)
+        self._failed[file.path] = (file.fingerprint, error)
 
     def _compacted(self, table: TablePlan) -> TablePlan:
         if not (self._settings.compaction and table.exists) or table.error:
@@ -193,7 +197,7 @@ class Planning:
         found: dict[str, Inspected | TableError] = {}
         for file in run.files:
             failed = self._failed.get(file.path)
-            if failed and failed[0] == file.look:
+            if failed and failed[0] == file.fingerprint:
                 found[file.path] = failed[1]
                 break
             self._failed.pop(file.path, None)

@@ -1,4 +1,4 @@
-"""What a run did, table by table: kept for the caller, told to the log as it happens."""
+"""What a run did, table by table: kept for the caller, and logged as it happens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableReport:
     """What a run did to one table.
 
     last_file: its number, or its name in timestamp mode; duplicates: rows beyond the first of a key
-    that were replaced or deleted (LZ-088, LZ-089); error: why it stands still; waiting: for what,
+    that were replaced or deleted (LZ-088, LZ-089); error: why it has stopped; waiting: for what,
     in words; is_gone: its folder is missing.
     """
 

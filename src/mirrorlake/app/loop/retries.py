@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing.scan import Look
+from mirrorlake.landing.scan import Fingerprint
 from mirrorlake.mirror.engine import Conflicted, Unknown
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, TablePlan
 from mirrorlake.model.clock import Clock
@@ -34,7 +34,7 @@ class _Rest:
     """Why and until when a table rests. error: what it shows meanwhile, once it is one."""
 
     first: int
-    files: frozenset[tuple[str, Look]]
+    files: frozenset[tuple[str, Fingerprint]]
     until: float = 0.0
     conflicts: int = 0
     unanswered: int = 0
@@ -122,8 +122,8 @@ class Retries:
         rest.until = self._clock.monotonic() + min(first * 2.0 ** min(times - 1, 10), longest)
 
 
-def _files(step: ApplyFiles) -> frozenset[tuple[str, Look]]:
-    return frozenset((file.path, file.look) for file in step.files)
+def _files(step: ApplyFiles) -> frozenset[tuple[str, Fingerprint]]:
+    return frozenset((file.path, file.fingerprint) for file in step.files)
 
 
 def _given_up(step: ApplyFiles, rest: _Rest, outcome: Conflicted | Unknown) -> TableError:

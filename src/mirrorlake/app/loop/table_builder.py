@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import structlog
+from structlog.contextvars import bind_contextvars, get_contextvars
 
+from mirrorlake.delta.schema import MAPPING
 from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
@@ -15,6 +18,7 @@ from mirrorlake.mirror.steps import (
     AlterColumns,
     CreateTable,
     Discard,
+    SetFeed,
     SetKey,
     TablePlan,
 )
@@ -25,7 +29,8 @@ log = structlog.get_logger()
 
 TABLE_CREATED = "table_created"
 COLUMNS_ALTERED = "columns_altered"
-_BUILT = Discard | CreateTable | AddColumns | AlterColumns | SetKey
+FEED_SET = "feed_set"
+_BUILT = Discard | CreateTable | AddColumns | AlterColumns | SetKey | SetFeed
 BUILDERS = 4
 """Tables that are made at the same time."""
 
@@ -43,7 +48,8 @@ class Builder:
         """What went wrong with each table, in the order of the plans; None where nothing did."""
         if not any(isinstance(step, _BUILT) for table in planned for step in table.steps):
             return [None for _table in planned]
-        with ThreadPoolExecutor(BUILDERS, thread_name_prefix="build") as pool:
+        named = partial(bind_contextvars, **get_contextvars())  # whose log lines these are
+        with ThreadPoolExecutor(BUILDERS, "build", initializer=named) as pool:
             return list(pool.map(self._build, planned))
 
     def _build(self, table: TablePlan) -> TableError | None:
@@ -53,8 +59,8 @@ class Builder:
                     self._before()
                 match step:
                     case Discard():
-                        # Before the table is made anew: afterwards nothing tells these files from
-                        # those that the new sequence still lacks.
+                        # Before the table is made anew: afterwards these files cannot be told
+                        # from those that the new sequence still lacks.
                         self._discard(step)
                         self._reached(CrashPoint.PROCESSED_DISCARDED)
                     case CreateTable():
@@ -63,10 +69,15 @@ class Builder:
                     case AddColumns():
                         self._engine.add_columns(step)
                     case AlterColumns():
+                        if step.maps:
+                            self._engine.set_properties(step.path, {MAPPING: "name"})
                         self._engine.alter_columns(step, self._before)
                         log.info(COLUMNS_ALTERED, table=str(step.table), columns=step.columns)
                     case SetKey():
                         self._engine.set_key(step)
+                    case SetFeed():
+                        self._engine.set_properties(step.path, step.feed.properties)
+                        log.info(FEED_SET, table=str(step.table), feed=str(step.feed))
         except TableError as error:
             return error
         return None
@@ -74,7 +85,7 @@ class Builder:
     def _discard(self, step: Discard) -> None:
         try:
             cleanup.discard(self._store, step.files)
-        except cleanup.UNTIDY as error:
+        except cleanup.CLEANUP_ERRORS as error:
             raise UnsupportedTable(
                 "its folder was recreated, and the files that were applied before cannot be "
                 f"removed: {error}",

@@ -1,9 +1,10 @@
-"""What a run tells of itself while it works, for whoever shows it."""
+"""What a run reports while it works, for a display."""
 
 from __future__ import annotations
 
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.steps import ApplyFiles
@@ -11,7 +12,7 @@ from mirrorlake.model.table import TableId
 
 
 class Watcher:
-    """Is told by the thread that runs the mirror, and delays it. This one shows nothing."""
+    """Called by the thread that runs the mirror, which waits for it. This one shows nothing."""
 
     def begun(self, report: ApplyReport) -> None:
         """Spark has started, and tables are applied. report: grows while they are."""
@@ -19,14 +20,14 @@ class Watcher:
     def loading(self, progress: LoadProgress) -> None:
         """Rows of a table were read from the source, for its initial load."""
 
-    def retained(self, size: int) -> None:
-        """So many bytes of its log the source keeps for capture."""
+    def retained(self, log: LogRetention) -> None:
+        """What the source keeps of its log for capture."""
 
     def waiting(self, error: SourceUnavailable | None) -> None:
         """Why capture waits for the source; None whenever it answers."""
 
     def pending(self, table: TableId, files: int) -> None:
-        """So many files of a table wait to be applied; told in each cycle."""
+        """So many files of a table wait to be applied; called in each cycle."""
 
     def applied(self, step: ApplyFiles, outcome: Applied) -> None:
         """A batch is in its table."""

@@ -1,6 +1,6 @@
 """Tables whose folders were deleted: found, waited for, dropped (LZ-231, LZ-237, LZ-241).
 
-Which tables there are is told by the tables themselves: each names its folder and its generation.
+The tables themselves say which there are: each names its folder and its generation.
 Nothing is dropped unless the zone bears our mark, and the folder was missing for long enough in
 several looks in a row, and is missing still. Our own capture deletes no folder: in its zone one
 that is missing waits for it, as after `mirrorlake reset`.
@@ -19,15 +19,16 @@ from mirrorlake.app.maintenance.dates import Dates
 from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zone_id
-from mirrorlake.landing.cleanup import UNTIDY, is_remnant
+from mirrorlake.landing.cleanup import CLEANUP_ERRORS, is_remnant
 from mirrorlake.landing.scan import TableScan
 from mirrorlake.mirror.engine import TableReader
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import DropTable, TablePlan
-from mirrorlake.mirror.table.deleted import Missing, looked
+from mirrorlake.mirror.table.deleted import Missing, observe
 from mirrorlake.mirror.table.processed import folder_of
 from mirrorlake.mirror.table.progress import FOLDER
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import format_time, parse_time
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
@@ -54,9 +55,10 @@ class DeletedTables:
         tables: TableReader,
         settings: MirrorSettings,
         clock: Clock,
+        reached: CrashHook = no_crash,
     ) -> None:
         self._store, self._find_zone, self._tables = store, zone, tables
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._reached = settings, clock, reached
         self._gone = Dates(store, GONE)
         self._looked = clock.monotonic() - EVERY
         self._said = False
@@ -104,7 +106,7 @@ class DeletedTables:
             deleted = []
         deleted = [table for table in deleted if self._is_deleted(table)]
         before = _record(self._store)
-        known = looked(before, [table.path for table in deleted], now)
+        known = observe(before, [table.path for table in deleted], now)
         if known != before:
             self._store.replace(PATH, _encoded(known))
         self._expire(now)
@@ -114,6 +116,7 @@ class DeletedTables:
         """A table is about to be put aside, where it stays until the retention of the cleanup
         folder has passed. Noted first: what is not noted would stay for ever."""
         self._gone.write(self._gone.read() | {step.path: self._clock.now()})
+        self._reached(CrashPoint.DROP_RECORDED)
 
     def dropped(self, step: DropTable) -> None:
         """A table was put aside: the names of its files go, and what is left of its folder."""
@@ -140,7 +143,7 @@ class DeletedTables:
         for location in {self._zone, *_schema_folders(scans)} - doubtful - self._marked:
             try:
                 zone_id.mark(self._store, location)
-            except UNTIDY as error:
+            except CLEANUP_ERRORS as error:
                 if not self._said:
                     log.warning(ZONE_UNMARKED, zone=location, reason=str(error))
                 self._said = True
@@ -237,6 +240,7 @@ class DeletedTables:
         old = [path for path, time in gone.items() if now - time > self._settings.retention]
         for path in old:
             self._store.delete_folder(f"{root.DROPPED}/{path}")
+            self._reached(CrashPoint.DROPPED_DELETED)
         if old:
             self._gone.write({path: time for path, time in gone.items() if path not in old})
 
@@ -272,6 +276,6 @@ def _record(store: Store) -> dict[str, Missing]:
 
 def _encoded(known: Mapping[str, Missing]) -> bytes:
     tables = {
-        path: {"since": format_time(one.since), "looks": one.looks} for path, one in known.items()
+        path: {"since": format_time(one.since), "looks": one.scans} for path, one in known.items()
     }
     return json.dumps({"tables": tables}, indent=1).encode()

@@ -47,8 +47,8 @@ class WrittenBatch:
 
 
 class FileMaintenance:
-    """For the tables of one loop. before_commit: refuses a commit by raising; before_checkpoint: is
-    told the path of a table whose log is cleaned then."""
+    """For the tables of one loop. before_commit: refuses a commit by raising; may_clean_log:
+    whether the log of the table at a path may be cleaned, as a checkpoint does."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class FileMaintenance:
         before_commit: Callable[[], None],
         settings: MirrorSettings,
         clock: Clock,
-        before_checkpoint: Callable[[str], None] = lambda _path: None,
+        may_clean_log: Callable[[str], bool] = lambda _path: True,
     ) -> None:
         self._engine, self._background, self._before_commit = engine, background, before_commit
         self._settings, self._clock = settings, clock
-        self._before_checkpoint = before_checkpoint
+        self._may_clean_log = may_clean_log
         self._last_checkpoint: dict[
             str, int
         ] = {}  # version up to which a checkpoint was begun, by path
@@ -82,7 +82,7 @@ class FileMaintenance:
         while self._due:
             _path, step = self._due.popitem()
             if self._engine.compaction(step.path) is not None:
-                self._told([step], self._engine.compact([step], self._before_commit))
+                self._report([step], self._engine.compact([step], self._before_commit))
 
     def _compact(self, written: Sequence[WrittenBatch]) -> None:
         short, together, limits = [], 0, self._settings.limits
@@ -99,16 +99,16 @@ class FileMaintenance:
                 together += step.rows
             elif limits.is_large(step.rows) and self._background.may_compact:
                 work = partial(self._engine.compact, [step], self._before_commit)
-                told = partial(self._told, [step])
-                self._background.begin(Kind.COMPACTION, work, [one.plan], told)
+                on_done = partial(self._report, [step])
+                self._background.begin(Kind.COMPACTION, work, [one.plan], on_done)
             else:
                 self._due[one.step.path] = step
                 continue
             self._turns[one.step.path] = next(self._turn)
         if short:
-            self._told(short, self._engine.compact(short, self._before_commit))
+            self._report(short, self._engine.compact(short, self._before_commit))
 
-    def _told(self, steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
+    def _report(self, steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
         """Say what became of compactions. No table has got on by them."""
         for step, outcome in zip(steps, outcomes, strict=True):
             match outcome:
@@ -132,7 +132,8 @@ class FileMaintenance:
             self._background.begin(Kind.MAINTENANCE, work)
 
     def _write_checkpoint(self, path: str, version: int) -> None:
-        self._before_checkpoint(path)
+        if not self._may_clean_log(path):
+            return
         began = self._clock.monotonic()
         try:
             self._engine.checkpoint(path)

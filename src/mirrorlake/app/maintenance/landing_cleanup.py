@@ -15,7 +15,7 @@ import structlog
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import TableError
 from mirrorlake.landing import cleanup, layout
-from mirrorlake.landing.cleanup import UNTIDY
+from mirrorlake.landing.cleanup import CLEANUP_ERRORS
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
@@ -70,7 +70,7 @@ class LandingCleanup:
         for table in planned if force else self._turns(planned):
             try:
                 self._clean_up(table, force=force)
-            except (*UNTIDY, TableError) as error:
+            except (*CLEANUP_ERRORS, TableError) as error:
                 log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
             if not force and self._clock.monotonic() > until:
                 break
@@ -104,7 +104,7 @@ class LandingCleanup:
         now, retention = self._clock.now(), self._settings.retention
         for location in (table.folder, *table.partition_folders):
             if force or now >= self._due.get(location, now):
-                removed, due = cleanup.sweep(self._store, location, now, retention)
+                removed, due = cleanup.sweep(self._store, location, now, retention, self._reached)
                 if removed:
                     self._aside.pop(location, None)  # counted again before the next group
                 self._due[location] = min(max(due, now + retention / SLACK), now + LOOK_AGAIN)

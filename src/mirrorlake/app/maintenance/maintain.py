@@ -1,21 +1,20 @@
-"""All that tables need at once, on request: compaction, checkpoint, clean-up of the log, vacuum.
+"""All that tables need at once, on request: compaction, vacuum, checkpoint, clean-up of the log.
 
 A running mirror does the same by itself, a little at a time. Rows, feed and progress stay what they
-were (CF-156). What is shown is what is done: both walk the same steps.
+were (CF-156). The log is cleaned after vacuum, which has the table say how long it is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, assert_never
 
-from mirrorlake.app.maintenance.position_maps import keep_positions
 from mirrorlake.app.maintenance.vacuum import VacuumOutcome, Vacuums
 from mirrorlake.app.stores import store_of
-from mirrorlake.app.targets.target_status import readers_of
+from mirrorlake.app.targets.target_status import built_paths, readers_of
 from mirrorlake.config import Project
 from mirrorlake.errors import MirrorlakeError, TableError, UsageError
 from mirrorlake.mirror.engine import (
@@ -28,10 +27,10 @@ from mirrorlake.mirror.engine import (
     Unknown,
 )
 from mirrorlake.mirror.steps import Compact
-from mirrorlake.mirror.table.progress import table_at
+from mirrorlake.mirror.table.progress import table_name
 from mirrorlake.model.clock import Clock
 from mirrorlake.storage.lease import Lease, renewed
-from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.store import UnsafePath
 
 
 class MaintenanceAct(StrEnum):
@@ -68,46 +67,34 @@ class TableMaintenance:
 
     def __init__(
         self,
-        store: Store,
         engine: MirrorEngine,
         vacuums: Vacuums,
         before_commit: Callable[[], None],
     ) -> None:
-        self._store, self._engine, self._vacuums = store, engine, vacuums
+        self._engine, self._vacuums = engine, vacuums
         self._before_commit = before_commit
 
-    def paths(self, tables: Collection[str] = ()) -> list[str]:
-        """The tables of the mirror, or those of some names. Raises UsageError for one that there is
-        not."""
-        ours = {
-            table_at(path): path for path in self._engine.paths() if is_ours(self._engine, path)
-        }
-        if unknown := sorted(set(tables) - ours.keys()):
-            raise UsageError(
-                f"there is no table {unknown[0]} that the mirror writes",
-                where="maintain",
-                hint=f"The tables are: {', '.join(sorted(ours)) or 'none yet'}.",
-            )
-        return sorted(ours[name] for name in (tables or ours))
-
-    def plan(self, path: str) -> Iterator[MaintenanceStep]:
+    def plan(self, path: str, *, is_built: bool = False) -> Iterator[MaintenanceStep]:
         """What `run` would do now with a table. Changes nothing."""
-        table, version = table_at(path), self._engine.progress(path).version
-        step = self._engine.compaction(path)
+        table, version = table_name(path), self._engine.progress(path).version
+        step = None if is_built else self._engine.compaction(path)
         if step is not None:
             detail = f"{step.files}, and what can be joined then"
             yield MaintenanceStep(table, MaintenanceAct.COMPACT, detail)
-        said = "write one, and remove commits that are older than the log is kept"
-        yield MaintenanceStep(table, MaintenanceAct.CHECKPOINT, said, version)
         if self._vacuums.is_on:
             yield _vacuumed(table, self._vacuums.preview(path))
+        said = "write one, and remove commits that are older than the log is kept"
+        yield MaintenanceStep(table, MaintenanceAct.CHECKPOINT, said, version)
 
-    def run(self, path: str) -> Iterator[MaintenanceStep]:
-        """Do what a table needs, and tell each act when it is done."""
-        yield from self._compact(path)
-        yield self._checkpoint(path)
+    def run(self, path: str, *, is_built: bool = False) -> Iterator[MaintenanceStep]:
+        """Do what a table needs, and report each act when it is done. is_built: from a change feed,
+        by a builder, which compacts it itself."""
+        if not is_built:
+            yield from self._compact(path)
+        outcome = self._vacuums.now(path, self._before_commit)  # the table says what is kept then
         if self._vacuums.is_on:
-            yield _vacuumed(table_at(path), self._vacuums.now(path, self._before_commit))
+            yield _vacuumed(table_name(path), outcome)
+        yield self._checkpoint(path)
 
     def _compact(self, path: str) -> Iterator[MaintenanceStep]:
         while (step := self._engine.compaction(path)) is not None:
@@ -117,8 +104,10 @@ class TableMaintenance:
                 return
 
     def _checkpoint(self, path: str) -> MaintenanceStep:
-        table, version = table_at(path), self._engine.progress(path).version
-        keep_positions(self._store, path)
+        table, version = table_name(path), self._engine.progress(path).version
+        if not self._vacuums.may_clean_log(path):
+            detail = "left, because readers need commits that it would remove"
+            return MaintenanceStep(table, MaintenanceAct.CHECKPOINT, detail, version)
         try:
             self._engine.checkpoint(path)
         except TableError as error:
@@ -136,22 +125,46 @@ def maintained(
     *,
     dry_run: bool,
 ) -> list[MaintenanceStep]:
-    """Do what tables of a project need, all or those of some names; or tell what there is to do.
-    Raises LeaseHeld, LeaseLost, UsageError."""
+    """Do what tables of a project need, all or those of some names, also those that it builds from
+    change feeds; or report what there is to do. Raises LeaseHeld, LeaseLost, UsageError."""
     store, settings = store_of(project), project.mirror
     lease, readers = Lease(store, "mirror", clock), partial(readers_of, project)
     times = settings.vacuum, settings.subscription_hold
-    vacuums = Vacuums(store, engine, clock, *times, readers)
-    maintenance = TableMaintenance(store, engine, vacuums, lease.check)
-    paths = maintenance.paths(tables)
+    targets = built_paths(project)
+    vacuums = Vacuums(store, engine, clock, *times, readers, lambda: targets)
+    maintenance = TableMaintenance(engine, vacuums, lease.check)
+    built = [path for path in targets if not tables or table_name(path) in tables]
+    mirrored = set(tables) - {table_name(path) for path in built}
+    paths = tables_of(engine, mirrored) if mirrored or not tables else []
     if dry_run:
-        return [step for path in paths for step in maintenance.plan(path)]
+        return list(_each(maintenance.plan, paths, built))
     lease.take()
     try:
         with renewed(lease):
-            return [step for path in paths for step in maintenance.run(path)]
+            return list(_each(maintenance.run, paths, built))
     finally:
         lease.release()
+
+
+def _each(
+    act: Callable[..., Iterator[MaintenanceStep]], paths: Sequence[str], built: Sequence[str]
+) -> Iterator[MaintenanceStep]:
+    for path in paths:
+        yield from act(path)
+    for path in built:
+        yield from act(path, is_built=True)
+
+
+def tables_of(engine: MirrorEngine, tables: Collection[str] = ()) -> list[str]:
+    """The paths of the tables of a mirror, or of those of some names. Raises UsageError for one
+    that there is not."""
+    ours = {table_name(path): path for path in engine.paths() if is_ours(engine, path)}
+    if unknown := sorted(set(tables) - ours.keys()):
+        raise UsageError(
+            f"there is no table {unknown[0]} that the mirror writes",
+            hint=f"The tables are: {', '.join(sorted(ours)) or 'none yet'}.",
+        )
+    return sorted(ours[name] for name in (tables or ours))
 
 
 def is_ours(engine: MirrorEngine, path: str) -> bool:
@@ -184,7 +197,7 @@ def _vacuumed(table: str, outcome: VacuumOutcome) -> MaintenanceStep:
         return MaintenanceStep(table, MaintenanceAct.VACUUM, error.what, error=error)
     detail = "files that only older versions need"
     if held is None:
-        detail = "left, because nobody can tell who reads the table"
+        detail = "left, because the readers of the table are unknown"
     elif held:
         detail = "left, because readers need what it would remove"
     return MaintenanceStep(table, MaintenanceAct.VACUUM, detail, held_by=held or ())

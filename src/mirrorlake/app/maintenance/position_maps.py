@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
-from mirrorlake.feed.position_map import PositionMap
+from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()

@@ -2,7 +2,8 @@
 
 A table is not vacuumed while that would take away changes that a reader has not read yet, unless
 the time is over for which it waits (CF-187). How long the table itself says that it keeps files and
-commits follows from that: the setting, and more while a reader holds them (CF-186, CF-188).
+commits follows from that: the setting, and more while a reader holds them (CF-186, CF-188). Until
+it says so, its log is not cleaned either.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import structlog
 from mirrorlake import root
 from mirrorlake.app.maintenance.dates import Dates
 from mirrorlake.app.maintenance.position_maps import keep_positions
-from mirrorlake.delta.log.retention import FILES, LOG
+from mirrorlake.delta.log.retention import FILES, LOG, RetentionTimes
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.feed.subscriptions.record import Subscriptions
@@ -36,25 +37,39 @@ log = structlog.get_logger()
 TABLE_VACUUMED = "table_vacuumed"
 VACUUM_FAILED = "vacuum_failed"
 VACUUM_HELD = "vacuum_held"
+LOG_HELD = "log_held"
 SUBSCRIPTION_CUT_OFF = "subscription_cut_off"
 RETENTION_CHANGED = "retention_changed"
 PATH = f"{root.STATE}/vacuumed.json"
 INTERVAL = timedelta(days=1)
 EVERY = 60.0
 """Seconds between two looks at most."""
-
+LOOKED = 3_600.0
+"""Seconds for which the log of a table may be cleaned after a look at its readers: much less than
+the margin by which they are held early."""
 
 ReadersOf = Callable[[str], Sequence[FeedReader]]
 """Who reads the feed of the table at a path, beside its subscriptions."""
+
+BuiltPaths = Callable[[], Sequence[str]]
+"""The paths of the tables that are built from change feeds."""
+
+LEAST_BUILT = timedelta(days=1)
+"""The least retention of tables that are built from change feeds. Nothing holds up their builders
+while they are vacuumed, so it must be longer than a build takes."""
 
 
 def no_readers(_path: str) -> Sequence[FeedReader]:
     return ()
 
 
+def no_targets() -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class VacuumOutcome:
-    """held_by: the readers for which files were left, None where nobody can tell who reads; error:
+    """held_by: the readers for which files were left, None where the readers are unknown; error:
     why it failed."""
 
     held_by: tuple[str, ...] | None = ()
@@ -63,7 +78,8 @@ class VacuumOutcome:
 
 class Vacuums:
     """Remembers when each table was vacuumed, across processes. retention: None for never; hold:
-    age up to which files are left for a reader that needs them."""
+    age up to which files are left for a reader that needs them; built: the tables that are built
+    from change feeds, which are vacuumed too."""
 
     def __init__(
         self,
@@ -73,12 +89,14 @@ class Vacuums:
         retention: timedelta | None,
         hold: timedelta = timedelta(),
         readers: ReadersOf = no_readers,
+        built: BuiltPaths = no_targets,
     ) -> None:
-        self._store, self._readers = store, readers
+        self._store, self._readers, self._built = store, readers, built
         self._times = Retention(retention, hold)
         self._done, self._engine, self._clock = Dates(store, PATH), engine, clock
         self._retention = retention
         self._looked = clock.monotonic() - EVERY
+        self._cleanable: dict[str, float] = {}  # until when, by path
 
     def next(self, paths: Iterable[str], known: Collection[str]) -> str | None:
         """The table that waits longest, if any is due and it is time to look. It counts as done.
@@ -101,10 +119,11 @@ class Vacuums:
     def _due(self, paths: Iterable[str], known: Collection[str]) -> list[str]:
         """The tables to vacuum, longest ago first. A day begins for those not seen before, and goes
         on while a table is held by something else."""
-        if self._retention is None:
+        if self._retention is None and self._times.hold <= RetentionTimes().log:
             return []
         done, now = self._done.read(), self._clock.now()
-        wanted, kept = list(paths), set(known)
+        built = self._built()
+        wanted, kept = [*paths, *built], {*known, *built}
         begun = dict.fromkeys(wanted, now) | {p: date for p, date in done.items() if p in kept}
         if begun != done:
             self._done.write(begun)
@@ -120,8 +139,8 @@ class Vacuums:
         return self.vacuum(self._begun(path), before_commit)
 
     def vacuum(self, path: str, before_commit: Callable[[], None]) -> VacuumOutcome:
-        """Vacuum a table, in any thread, unless a reader needs what it would remove."""
-        assert self._retention is not None
+        """Vacuum a table, in any thread, unless a reader needs what it would remove. Without a
+        retention of vacuum only the log is kept for readers."""
         keep_positions(self._store, path)  # a table with few commits gets no checkpoint for long
         try:
             table = TableLog.below(self._store, path)
@@ -131,15 +150,37 @@ class Vacuums:
             # Who reads is not known, or the table cannot say it: so nothing is taken away.
             log.warning(VACUUM_HELD, path=path, subscriptions=None, reason=type(error).__name__)
             return VacuumOutcome(None)
-        if held_by:
+        if held_by or self._retention is None:
             return VacuumOutcome(held_by)
         try:
-            self._engine.vacuum(path, self._retention, before_commit)
+            retention = self._retention
+            if path in self._built():
+                retention = max(retention, LEAST_BUILT)
+            self._engine.vacuum(path, retention, before_commit)
         except TableError as error:
             log.warning(VACUUM_FAILED, path=path, code=error.code, hint=error.hint)
             return VacuumOutcome(error=error)
         log.info(TABLE_VACUUMED, path=path)
         return VacuumOutcome()
+
+    def may_clean_log(self, path: str) -> bool:
+        """Whether the log of a table may be cleaned now: what it says of positions is kept, and no
+        reader needs what it would forget before the table says that it keeps it."""
+        keep_positions(self._store, path)
+        now = self._clock.monotonic()
+        if now < self._cleanable.get(path, now):
+            return True
+        try:
+            needed = self._needed(path, TableLog.below(self._store, path))
+        except (MirrorlakeError, OSError, BrokenLog) as error:
+            log.warning(LOG_HELD, path=path, subscriptions=None, reason=type(error).__name__)
+            return False
+        names = [one.reader for one in needed if one.is_held_in_log(self._clock.now())]
+        if names:
+            log.warning(LOG_HELD, path=path, subscriptions=names)
+            return False
+        self._cleanable[path] = now + LOOKED
+        return True
 
     def preview(self, path: str) -> VacuumOutcome:
         """What `vacuum` would come to now, unless it fails. Changes nothing."""

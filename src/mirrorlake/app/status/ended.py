@@ -28,7 +28,7 @@ COMMANDS = {CAPTURE: "capture", MIRROR: "apply"}
 
 @contextmanager
 def noted(store: Store, role: str, clock: Clock, stop: Event) -> Iterator[None]:
-    """Note the error with which this ends, unless it was told to end, or never began: what was
+    """Note the error with which this ends, unless it was asked to end, or never began: what was
     asked for is wrong, or another process works in its role."""
     store.delete(_path(role))
     try:
@@ -50,9 +50,9 @@ def errors(store: Store, now: datetime) -> list[dict[str, Any]]:
         for role, command in COMMANDS.items()
         if (fact := _error(store, role, now)) is not None
     ]
-    # Capture tells the process that started it, which then ends for the same reason.
-    told = {fact["message"]: fact for fact in reversed(found)}
-    return [fact for fact in found if told[fact["message"]] is fact]
+    # Capture reports to the process that started it, which then ends for the same reason.
+    last = {fact["message"]: fact for fact in reversed(found)}
+    return [fact for fact in found if last[fact["message"]] is fact]
 
 
 def facts_of(error: Exception) -> dict[str, Any]:

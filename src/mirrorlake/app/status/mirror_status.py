@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mirrorlake.app import detached
 from mirrorlake.app.events.status import dead_events, event_tables
+from mirrorlake.app.source import detached
 from mirrorlake.app.status import ended, table_status_file
 from mirrorlake.app.status.outage import outage_of
+from mirrorlake.app.status.source_log import retention_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.subscribe import SubscriptionState, states
@@ -19,8 +20,10 @@ from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.errors import SourceGap
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.partner_events import PartnerEvents
 from mirrorlake.landing.scan import Scanner
@@ -30,12 +33,13 @@ from mirrorlake.storage.lease import holder_of
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
-    folder in which files are landed; partner: what the publisher says of itself; detached: when the
-    mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
-    nothing; errors: what ended processes that do not run now, as by `ended.errors`; targets: tables
-    that are built from change feeds; subscriptions: who reads the changes, and how long what they
-    have not read is kept (CF-189); backfills: of each table the last; events: where event files are
+    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone:
+    the folder in which files are landed; partner: what the publisher says of itself; detached:
+    when the mirror was detached from its source, None if it was not; outage: why capture, which
+    runs, gets nothing; retention: what the source kept of its log when capture last looked;
+    errors: what ended processes that do not run now, as by `ended.errors`; targets: tables that
+    are built from change feeds; subscriptions: who reads the changes, and how long what they have
+    not read is kept (CF-189); backfills: of each table the last; events: where event files are
     read, "" where none are; dead_events: how many of them could not be applied."""
 
     mirror: str
@@ -46,6 +50,7 @@ class Status:
     partner: PartnerEvents = field(default_factory=PartnerEvents)
     detached: str | None = None
     outage: Outage | None = None
+    retention: LogRetention | None = None
     errors: list[dict[str, Any]] = field(default_factory=list)
     targets: list[TargetStatus] = field(default_factory=list)
     subscriptions: list[SubscriptionState] = field(default_factory=list)
@@ -55,6 +60,8 @@ class Status:
 
     @property
     def state(self) -> str:
+        if any(error["code"] == SourceGap.code for error in self.errors):
+            return "Failed permanently"  # until it is repaired (ST-277)
         return "Running" if self.apply else "Stopped"
 
     def facts(self) -> dict[str, Any]:
@@ -66,8 +73,9 @@ class Status:
             "apply": self.apply,
             "detached": self.detached,
             "source": {"state": "unreachable", **self.outage.facts()} if self.outage else None,
+            "source_log": self.retention.facts() if self.retention else None,
             "errors": self.errors,
-            "partner": self.partner.facts() if self.partner.is_told else None,
+            "partner": self.partner.facts() if self.partner.is_present else None,
             "tables": [table.facts() for table in self.tables],
             "targets": [target.facts() for target in self.targets],
             "subscriptions": [one.facts() for one in self.subscriptions],
@@ -108,6 +116,8 @@ def read(project: Project, now: datetime | None = None) -> Status:
         unheard=outage.since if outage else None,
     )
 
+    records = Records(store, scanner.zone())
+
     def progress(path: str, table: str) -> Progress:
         return read_progress(TableLog.below(store, path), table)
 
@@ -121,16 +131,18 @@ def read(project: Project, now: datetime | None = None) -> Status:
             progress,
             table_status_file.read(store),
             stopped(project),
-            Records(store, scanner.zone()).append_only(),
+            records.append_only(),
+            records.unloaded(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
         detached=detached.since(store),
         outage=outage,
+        retention=retention_of(store),
         errors=ended.errors(store, moment),
         targets=targets_of(project, moment),
         subscriptions=states(project, moment),
-        backfills=BackfillRecords(Records(store, scanner.zone())).jobs(),
+        backfills=BackfillRecords(records).jobs(),
     )
 
 

@@ -28,6 +28,7 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, TablePlan
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -62,10 +63,11 @@ class Monitor:
         followers: ProcessedNames,
         name: str = "",
         source: str = "GenericMirror",
+        reached: CrashHook = no_crash,
     ) -> None:
         self._store, self._scanner, self._settings, self._clock = store, scanner, settings, clock
         self._progress, self._followers = progress, followers
-        self._name, self._source = name, source
+        self._name, self._source, self._reached = name, source, reached
         self._log: OperationLog | None = None
         self._id = ""
         self._tails = Tails(store)
@@ -170,6 +172,7 @@ class Monitor:
             now,
             self._tails,
             is_fed=False,
+            with_feed=False,  # which reads the log, and is in no status file
             is_running=is_running,
         )
         try:
@@ -184,6 +187,7 @@ class Monitor:
             if content != self._shown:
                 self._store.replace(status_files.TABLES, content)
                 self._shown = content
+                self._reached(CrashPoint.STATUS_WRITTEN)
             status = "Running" if is_running else "Stopped"
             wrong = ("source_unavailable", str(self._outage)) if self._outage else ("", "")
             status_files.write_replicator(self._store, status, now, *wrong)

@@ -57,7 +57,7 @@ class Item:
 
 
 class OperationLog:
-    """Collects operations, and writes them when it is told to. Not for several threads."""
+    """Collects operations, and writes them when it is asked to. Not for several threads."""
 
     def __init__(self, store: Store, clock: Clock, item: Item) -> None:
         self._store, self._clock, self._item = store, clock, item

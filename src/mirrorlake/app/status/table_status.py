@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.record import AppendOnly
@@ -28,7 +29,7 @@ class TableStatus:
     """One table. version, position: None before the first batch; last_file: the number of the last
     applied file, in timestamp mode its name, 0 before the first; lag_seconds: age of the oldest
     change that is landed and not applied, 0 when none is, and at least for how long the source has
-    not answered; None when nobody knows: its time is not told, or no capture runs that would land
+    not answered; None when nobody knows: its time is not known, or no capture runs that would land
     what happens in the source.
 
     append_only: what is known of a table whose updates and deletions are not captured, None for all
@@ -36,7 +37,8 @@ class TableStatus:
     mirror works; total: what was applied since the table was made; synced: time of the last commit;
     source_time: when the source committed the last change that is applied, None when unknown.
     freshness_seconds: how long after its commit in the source the oldest change that waits was
-    landed; 0 when none waits, None when unknown.
+    landed; 0 when none waits, None when unknown. feed: None when unknown. is_loaded: false where
+    only changes are captured, and the rows from before are missing.
     """
 
     table: str
@@ -56,6 +58,8 @@ class TableStatus:
     is_running: bool = True
     append_only: AppendOnly | None = None
     freshness_seconds: float | None = None
+    feed: FeedStatus | None = None
+    is_loaded: bool = True
 
     @property
     def differs(self) -> bool:
@@ -101,13 +105,18 @@ class TableStatus:
             "waiting": self.waiting or None,
             "append_only": self.append_only.reason if self.append_only else None,
             "differs": _missed(self.append_only) if self.append_only else None,
+            "feed": self.feed.facts() if self.feed else None,
+            "loaded": self.is_loaded,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """From where and when it is looked. is_fed: whether what happens in the source lands, or will;
-    unheard: since when the source does not answer, None while it does."""
+    """What the status of tables is computed from.
+
+    is_fed: capture runs, or will; with_feed: report the change feed, which reads the log of each
+    table; unheard: since when the source does not answer, None while it does.
+    """
 
     store: Store
     settings: MirrorSettings
@@ -116,6 +125,7 @@ class View:
     now: datetime
     tails: Tails
     is_fed: bool = True
+    with_feed: bool = True
     is_running: bool = True
     unheard: datetime | None = None
 
@@ -127,12 +137,13 @@ def tables_of(
     noted: Mapping[str, Mapping[str, Any]],
     halted: Mapping[str, Mapping[str, Any]],
     append_only: Mapping[str, AppendOnly] | None = None,
+    unloaded: Collection[str] = (),
 ) -> list[TableStatus]:
     """How each table stands.
 
     progress: of the table at a path, with a name for errors; noted: what the mirror last said of
     its tables; halted: the tables that are no longer captured, with the error of each; append_only:
-    the tables whose updates and deletions are not.
+    the tables whose updates and deletions are not; unloaded: those whose rows are not loaded.
     """
     tables = []
     for scan in scans:
@@ -145,7 +156,12 @@ def tables_of(
     ]
     appended = append_only or {}
     return [
-        replace(table, is_running=view.is_running, append_only=appended.get(table.table))
+        replace(
+            table,
+            is_running=view.is_running,
+            append_only=appended.get(table.table),
+            is_loaded=table.table not in unloaded,
+        )
         for table in tables
     ]
 
@@ -202,6 +218,7 @@ def _table(
         synced=done.time if done else None,
         source_time=done.source_time if done else None,
         folder=scan.folder.path,
+        feed=feed_status(view.store, path, progress, view.now) if view.with_feed else None,
     )
 
 
@@ -239,7 +256,7 @@ def _state(known: KnownTable, pending: list[Landed]) -> TableState:
     if not progress.exists:
         # With metadata and no file it waits for one, for as long as it takes (LZ-275); without,
         # its files are not read (LZ-040).
-        begun = not known.is_unread and (known.scan.metadata is not None or bool(pending))
+        begun = not known.awaits_metadata and (known.scan.metadata is not None or bool(pending))
         return TableState.SNAPSHOTTING if begun else TableState.INITIALIZED
     if known.is_reseeded or progress.is_reseeding:
         return TableState.RESEEDING
@@ -249,7 +266,7 @@ def _state(known: KnownTable, pending: list[Landed]) -> TableState:
 
 def _waiting(view: View, known: KnownTable, noted: Mapping[str, Any], pending: list[Landed]) -> str:
     """For what a table waits: what can be seen now, else what its last run has noted."""
-    if known.is_unread:
+    if known.awaits_metadata:
         return NO_METADATA
     if not known.recorded and not known.scan.files and known.scan.described:
         since = datetime.fromtimestamp(known.scan.described.modified, UTC)
@@ -278,8 +295,8 @@ def _freshness(view: View, scan: TableScan, pending: list[Landed]) -> float | No
 
 
 def _committed(view: View, scan: TableScan, file: Landed) -> datetime | None:
-    """When the source committed the first change of a file; None where nothing tells."""
-    if file.text is not None:  # it has no footer that could tell
+    """When the source committed the first change of a file; None where that is unknown."""
+    if file.text is not None:  # it has no footer
         return None
     try:
         footer = view.scanner.inspect(scan.table, file).footer

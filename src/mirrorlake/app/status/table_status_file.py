@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlake import root
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import format_time
 from mirrorlake.storage.store import Store
 
@@ -23,8 +24,8 @@ EVERY = 1.0
 class TableStatusFile:
     """Writes the status file of one mirror."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, reached: CrashHook = no_crash) -> None:
+        self._store, self._clock, self._reached = store, clock, reached
         self._written = clock.monotonic() - EVERY
         self._last: dict[str, Any] = {}
 
@@ -36,10 +37,11 @@ class TableStatusFile:
         if record != self._last:
             _write(self._store, self._clock, record)
             self._last, self._written = record, now
+            self._reached(CrashPoint.STATUS_WRITTEN)
 
 
 def note_reset(store: Store, clock: Clock, tables: Mapping[str, str]) -> None:
-    """Note tables that were reset, by name with their paths: nothing else tells of them until they
+    """Note tables that were reset, by name with their paths: nothing else names them until they
     are loaded. The next apply writes the file anew."""
     noted = {
         table: {

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.streams.objects import backfill_document
-from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
+from mirrorlake.app.streams.projects import StreamProjects
 from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.control.checks import shaped
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Document
-from mirrorlake.control.shapes.streams import StartBackfillRequest, Stream
+from mirrorlake.control.shapes.streams import StartBackfillRequest
 from mirrorlake.control.states import BackfillState, BackfillTrigger, StreamState
 from mirrorlake.control.supervision import Supervision
 from mirrorlake.errors import IllegalMove, NotOffered, UsageError
 from mirrorlake.model.clock import WallClock
 
-_CAPTURED = (
+CAPTURED = (
     StreamState.RUNNING,
     StreamState.FAILED,
     StreamState.DRAINING,
@@ -34,9 +34,13 @@ class ObjectBackfills:
     that it outlives every process, and capture finds it there."""
 
     def __init__(
-        self, supervision: Supervision, profiles: ProfileOf, places: ServiceFolders
+        self,
+        supervision: Supervision,
+        projects: StreamProjects,
+        look_at: Callable[[ResourceName], None],
     ) -> None:
-        self._supervision, self._profiles, self._places = supervision, profiles, places
+        """look_at: called after something was asked of an object of a stream."""
+        self._supervision, self._projects, self._look_at = supervision, projects, look_at
 
     def start(self, name: ResourceName, sent: object) -> Document:
         """Ask for a backfill of an object. Returns the object.
@@ -57,15 +61,20 @@ class ObjectBackfills:
                     "or nothing for all rows.",
                 )
             _check_is_over(document, name)
-            return mirror.backfill(document["displayName"], keys, request.max_rows_per_second)
+            return mirror.backfill(
+                document["displayName"],
+                keys,
+                request.max_rows_per_second,
+                request.max_bytes_per_second,
+            )
 
         return self._changed(name, asked)
 
     def stop(self, name: ResourceName) -> Document:
         """Ask for the end of the backfill of an object. Returns the object.
 
-        Raises ResourceNotFound, IllegalMove where none is under way, and NotOffered for the load
-        with which a stream begins.
+        Raises ResourceNotFound, IllegalMove where none is under way, and NotOffered for what the
+        stream does by itself: its first load, and what a recovery requires.
         """
 
         def asked(mirror: Mirror, document: Document) -> BackfillJob:
@@ -73,7 +82,7 @@ class ObjectBackfills:
             is_load = job["trigger"] == BackfillTrigger.AUTOMATIC.name
             if is_load and BackfillState[job["state"]] in _UNDER_WAY:
                 raise NotOffered(
-                    "the load with which a stream begins is not stopped for one object",
+                    "the load or backfill that a stream begins by itself is not stopped alone",
                     where=str(name),
                     hint="Pause the stream, or leave the object out with excludeObjects.",
                 )
@@ -84,24 +93,13 @@ class ObjectBackfills:
     def _changed(self, name: ResourceName, ask: _Ask) -> Document:
         def change(stream: Document, document: Document) -> Document:
             state = StreamState[stream["state"]]
-            if state not in _CAPTURED:
+            if state not in CAPTURED:
                 raise IllegalMove(
                     f"nothing is backfilled while the stream is {state.name}",
                     where=name.parent,
                     hint="Start it, and wait until it is RUNNING.",
                 )
-            project = project_of(
-                ResourceName.parse(name.parent),
-                Stream.model_validate(stream),
-                self._profiles,
-                self._places,
-            )
-            if project.destination is not None:
-                raise NotOffered(
-                    "event files are not backfilled: in them nothing is corrected",
-                    where=str(name),
-                    hint="Use a stream with tables.",
-                )
+            project = self._projects.of(ResourceName.parse(name.parent), stream)
             try:
                 job = ask(Mirror(project), document)
             except UsageError as error:
@@ -111,7 +109,9 @@ class ObjectBackfills:
             now = WallClock().now()
             return {**document, "backfillJob": backfill_document(job, document, now)}
 
-        return self._supervision.change_object(name, change)
+        found = self._supervision.change_object(name, change)
+        self._look_at(ResourceName.parse(name.parent))
+        return found
 
 
 def _check_is_over(document: Document, name: ResourceName) -> None:

@@ -78,7 +78,7 @@ def _password(database: PostgresqlProfile, secrets: Mapping[str, str]) -> str:
 
 
 def _tls(database: PostgresqlProfile, secrets: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """What libpq is told of certificates: their files, and to verify the server."""
+    """The options of libpq for certificates: their files, and to verify the server."""
     config = database.ssl_config
     if config is None:
         return {}

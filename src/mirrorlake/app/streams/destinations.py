@@ -14,7 +14,10 @@ from mirrorlake.events.paths import EventExtension
 from mirrorlake.storage.store import UnsafePath, checked
 from mirrorlake.storage.urls import StorageLocation
 
-_BUCKET = re.compile(r"(?:(gs|s3|az)://)?([A-Za-z0-9][A-Za-z0-9._-]{1,221})")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}"
+_BUCKET = re.compile(rf"(?:(gs|s3|az)://)?({_NAME})")
+_FOLDER = re.compile(rf"file://({_NAME})")
+"""A folder in the place of a bucket, so that the original's clients need no cloud."""
 _MOST_MEGABYTES, _LONGEST_SECONDS = 1024, 86_400
 
 
@@ -24,9 +27,13 @@ def in_folder(stream: str, folder: Path, config: EventFilesConfig) -> EventsSett
     return _settings(stream, folder, "", config)
 
 
-def in_bucket(stream: str, bucket: str, root: str, config: EventFilesConfig) -> EventsSettings:
-    """Event files in a bucket: of Google Cloud Storage, unless it is a URL that says otherwise.
-    Raises InvalidRequest."""
+def in_bucket(
+    stream: str, bucket: str, root: str, config: EventFilesConfig, files: Path
+) -> EventsSettings:
+    """Event files in a bucket: of Google Cloud Storage, unless it is a URL that says otherwise;
+    `file://NAME` is a folder below `files`. Raises InvalidRequest, UsageError."""
+    if (folder := folder_of(bucket)) is not None:
+        return in_folder(stream, below(files, folder, root, config.path), config)
     path = "/".join(part for one in (root, config.path) for part in one.split("/") if part)
     try:
         _ = path and checked(path)
@@ -39,6 +46,12 @@ def in_bucket(stream: str, bucket: str, root: str, config: EventFilesConfig) -> 
     return _settings(stream, bucket_of(bucket), path, config)
 
 
+def folder_of(bucket: str) -> str | None:
+    """The name of a folder that stands for a bucket; None for a bucket."""
+    found = _FOLDER.fullmatch(bucket)
+    return found[1] if found else None
+
+
 def bucket_of(text: str) -> StorageLocation:
     """Raises InvalidRequest."""
     found = _BUCKET.fullmatch(text)
@@ -46,7 +59,8 @@ def bucket_of(text: str) -> StorageLocation:
         raise InvalidRequest(
             "the bucket is not a name or a URL of a bucket",
             where="gcsProfile.bucket",
-            hint="Write the name of a bucket of Google Cloud Storage, or s3://BUCKET, az://BUCKET.",
+            hint="Write the name of a bucket of Google Cloud Storage, s3://BUCKET, az://BUCKET, or "
+            "file://NAME for a folder.",
         )
     return StorageLocation(f"{found[1] or 'gs'}://{found[2]}")
 

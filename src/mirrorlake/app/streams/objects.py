@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from mirrorlake.app.mirror import Mirror
@@ -11,7 +11,7 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState
-from mirrorlake.capture.events.state import delivered
+from mirrorlake.capture.events.state import WrittenEvents, delivered, written
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
@@ -29,19 +29,31 @@ Known = Mapping[TableId, TableError | None]
 @dataclass(frozen=True, slots=True)
 class CaptureSaid:
     """What the capture of a stream said of its tables. jobs: of each table the backfill that was
-    asked for last; delivered: tables whose rows are written as events; loads: how far loads are."""
+    asked for last; delivered: tables whose rows are written as events, written: how much of each;
+    loads: how far loads are; unloaded: tables whose rows are not loaded."""
 
     jobs: Sequence[BackfillJob] = ()
     delivered: Collection[str] = ()
+    written: Mapping[str, WrittenEvents] = field(default_factory=dict)
     loads: Mapping[TableId, LoadProgress] = field(default_factory=dict)
+    unloaded: Collection[str] = ()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether rows of a table are loaded, or will be soon."""
+        is_loading = any(not load.done for load in self.loads.values())
+        return is_loading or any(not job.state.is_over for job in self.jobs)
 
 
 def capture_said(project: Project, loads: Mapping[TableId, LoadProgress]) -> CaptureSaid:
-    """As it is recorded now. Raises MirrorlakeError, OSError, LaterFormat."""
-    if project.destination is None:
-        return CaptureSaid(Mirror(project).backfills(), loads=loads)
+    """As it is recorded now. Raises MirrorlakeError, OSError."""
     records = Records(store_of(project), LANDING)
-    return CaptureSaid(delivered=delivered(records), loads=loads)
+    said = CaptureSaid(
+        Mirror(project).backfills(), loads=loads, unloaded=frozenset(records.unloaded())
+    )
+    if project.lands:
+        return said
+    return replace(said, delivered=delivered(records), written=written(records))
 
 
 def objects_of(
@@ -55,8 +67,8 @@ def objects_of(
     of its rows.
 
     known: empty when nobody asked the source since this process began; reading: reads what capture
-    said; old: what was told of an object before, by its display name. An error that stays keeps its
-    identifier and time.
+    reported; old: what was reported of an object before, by display name. An error that stays
+    keeps its identifier and time.
     """
     said = reading()
     asked = {job.request.table: job for job in said.jobs}
@@ -69,10 +81,17 @@ def objects_of(
         before = old.get(name, {})
         refused = known.get(table)
         one = _object(table, tables.get(name), refused, before.get("errors", []), now)
-        if name in said.delivered:
-            one["backfillJob"]["state"] = BackfillState.COMPLETED.name
-        elif name in asked:
+        if name in asked:
             one["backfillJob"] = backfill_document(asked[name], before, now)
+            one["errors"] += _difference(asked[name], before.get("errors", []), now)
+        elif name in said.unloaded and refused is None:
+            one["backfillJob"] = {
+                "state": BackfillState.NOT_STARTED.name,
+                "trigger": BackfillTrigger.TRIGGER_UNSPECIFIED.name,
+                "errors": [],
+            }
+        elif name in said.delivered:
+            one["backfillJob"]["state"] = BackfillState.COMPLETED.name
         elif one["backfillJob"]["state"] != BackfillState.COMPLETED.name and table in said.loads:
             load = said.loads[table]
             one["backfillJob"]["progress"] = _progress(load.rows, load.expected)
@@ -81,13 +100,15 @@ def objects_of(
 
 
 def backfill_document(job: BackfillJob, before: Document, now: datetime) -> Document:
-    """A backfill that somebody asked for (ST-289). before: the object as it was told before."""
-    progress = _progress(job.rows, job.expected)
+    """A backfill (ST-289): one that somebody asked for, or that is required because the table
+    differs. before: the object as it was reported before."""
+    required = bool(job.request.reason)
+    progress = _progress(job.rows, job.expected) | {"bytes": job.bytes}
     if (left := job.seconds_left()) is not None:
         progress["secondsLeft"] = round(left)
     found: Document = {
         "state": BackfillState[job.state].name,
-        "trigger": BackfillTrigger.MANUAL.name,
+        "trigger": (BackfillTrigger.AUTOMATIC if required else BackfillTrigger.MANUAL).name,
         "errors": [],
         "progress": progress,
     }
@@ -102,6 +123,17 @@ def backfill_document(job: BackfillJob, before: Document, now: datetime) -> Docu
             error_document(f"backfill_{job.state}".lower(), job.message, now)
         ]
     return found
+
+
+def _difference(job: BackfillJob, before: Collection[Document], now: datetime) -> list[Document]:
+    """The error of a table that differs until its backfill is complete: after a recovery the gap
+    between the positions (ST-338)."""
+    if not job.request.reason or job.state.is_over:
+        return []
+    message = f"{job.request.reason}. The table differs from its source until it is backfilled"
+    same = [one for one in before if one["message"] == message]
+    hint = "Wait for the backfill of this object, which has been requested."
+    return same[:1] or [error_document("backfill_required", message, now, {"hint": hint})]
 
 
 def _progress(rows: int, expected: int | None) -> Document:

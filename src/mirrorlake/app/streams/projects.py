@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
+from mirrorlake.control.reports import Document
 from mirrorlake.control.shapes import hierarchies as shape
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import (
@@ -23,6 +24,7 @@ from mirrorlake.errors import NotOffered
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import StorageLocation
 
 ProfileOf = Callable[[str], tuple[ConnectionProfile, dict[str, str]]]
 """A profile by name, with its secrets by path. Raises ResourceNotFound."""
@@ -45,25 +47,48 @@ class ServiceFolders:
         return self.folder / "tls"
 
 
+@dataclass(frozen=True, slots=True)
+class StreamProjects:
+    """The settings of each stream of a service. declared: of those that a project file lists, by
+    the name of the stream; the others are made by the API."""
+
+    profiles: ProfileOf
+    places: ServiceFolders
+    declared: Mapping[str, Project] = field(default_factory=dict)
+
+    def of(self, name: ResourceName, document: Document) -> Project:
+        """Raises NotOffered for what this release does not do, InvalidRequest, UsageError."""
+        if (found := self.declared.get(str(name))) is not None:
+            return found
+        return project_of(name, Stream.model_validate(document), self.profiles, self.places)
+
+    def root_of(self, name: ResourceName, document: Document) -> Path | StorageLocation:
+        """Where a stream keeps what it has done. Raises as `of` does."""
+        if (found := self.declared.get(str(name))) is not None:
+            return found.root
+        stream = Stream.model_validate(document)
+        return destination_of(name, stream, self.profiles, self.places)[0]
+
+
 def project_of(
     name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
 ) -> Project:
     """Raises NotOffered for what this release does not do, InvalidRequest, UsageError."""
     source = _source(stream, profiles, places)
-    root, events = _destination(name, stream, profiles, places)
+    root, events = destination_of(name, stream, profiles, places)
     return Project(
         name=name.id,
         root=root,
         source=source,
-        capture=CaptureSettings(),
+        capture=_capture(stream),
         spark=places.spark,
-        destination=events,
+        destinations=(events,) if events else (),
+        lands=events is None,
     )
 
 
 def _source(stream: Stream, profiles: ProfileOf, places: ServiceFolders) -> PostgresSettings:
     assert stream.source_config is not None
-    _check_backfill(stream)
     profile, secrets = profiles(stream.source_config.source_connection_profile)
     check_live(profile)
     config = stream.source_config.postgresql_source_config
@@ -79,22 +104,16 @@ def _source(stream: Stream, profiles: ProfileOf, places: ServiceFolders) -> Post
     return settings
 
 
-def _check_backfill(stream: Stream) -> None:
+def _capture(stream: Stream) -> CaptureSettings:
+    """Rows are loaded of the tables that are there when the stream begins (ST-285, ST-291)."""
     if stream.backfill_none is not None:
-        raise NotOffered(
-            "capture without loading the rows that are there is not offered yet",
-            where="backfillNone",
-            hint='Send "backfillAll": {}.',
-        )
-    if stream.backfill_all is not None and stream.backfill_all.document():
-        raise NotOffered(
-            "objects that are captured but not loaded are not offered yet",
-            where="backfillAll",
-            hint='Send "backfillAll": {}, or leave the objects out with excludeObjects.',
-        )
+        return CaptureSettings(load=("!*",), load_joining=False)
+    excluded = stream.backfill_all.postgresql_excluded_objects if stream.backfill_all else None
+    patterns = [f"!{pattern}" for pattern, _columns in _patterns(excluded)]
+    return CaptureSettings(load=("*.*", *patterns), load_joining=False)
 
 
-def _destination(
+def destination_of(
     name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
 ) -> tuple[Path, EventsSettings | None]:
     """The root of the stream, below the data folder, and where its events are written, if that is
@@ -110,7 +129,9 @@ def _destination(
     if (bucket := destination.gcs_destination_config) is not None:
         assert profile.gcs_profile is not None
         place = profile.gcs_profile
-        return state, in_bucket(str(name), place.bucket, place.root_path, bucket)
+        return state, in_bucket(
+            str(name), place.bucket, place.root_path, bucket, places.data / "files"
+        )
     files = destination.file_system_destination_config
     assert files is not None
     assert profile.file_system_profile is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,20 +19,21 @@ from pathlib import Path
 
 import structlog
 
-from mirrorlake.app import detached
-from mirrorlake.app.capture_process import CaptureProcess
-from mirrorlake.app.loop.watcher import Watcher
-from mirrorlake.app.mirror import Mirror, run_capture
+from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.app.running.batches import AppliedBatch, ServiceBatches
+from mirrorlake.app.running.capture_keeper import FIRST_PAUSE, CaptureKeeper
+from mirrorlake.app.running.faults import named
+from mirrorlake.app.running.mirrors_keeper import MirrorsKeeper, drain
+from mirrorlake.app.running.process import prepared
+from mirrorlake.app.source import detached
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.stores import store_of
-from mirrorlake.app.streams.latencies import Latencies
-from mirrorlake.app.streams.mirrors_process import MirrorsProcess
 from mirrorlake.app.streams.objects import CaptureSaid, Known, capture_said, objects_of
-from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
+from mirrorlake.app.streams.projects import StreamProjects
+from mirrorlake.app.streams.recovery import recover
 from mirrorlake.app.streams.validation import WorldValidator
-from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation, error_document, error_of, has_failed
@@ -43,24 +45,27 @@ from mirrorlake.errors import (
     MirrorlakeError,
     NotOffered,
     SourceGap,
-    SourceUnavailable,
     Unavailable,
 )
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.landed import LaterFormat
-from mirrorlake.model.table import TableId
 
 log = structlog.get_logger()
 
 SUPERVISION_FAILED = "supervision_failed"
-TICK_SECONDS = 0.25
+TICK_SECONDS = 0.5
+"""How long nobody looks at the processes when nothing wakes the supervisor."""
 REREAD_SECONDS = 5.0
 """How often what is wanted is read even though nothing was changed here."""
-LOOK_SECONDS, IDLE_LOOK_SECONDS = 3.0, 10.0
-"""How often the tables of a stream are looked at; the second where nothing happens."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-DRAIN_SECONDS = 7.0
-"""How long all processes together may take to end when the service ends."""
+BUSY_LOOK_SECONDS, LOOK_SECONDS, IDLE_LOOK_SECONDS, UNTOLD_LOOK_SECONDS = 1.0, 3.0, 20.0, 10.0
+"""How often the tables of a stream are looked at: where some are loaded, where something changes,
+where nothing happens, and where it is unknown whether something happens."""
+LOOK_SHARE = 0.1
+"""The most of the time that looking at one stream may take."""
+TIDY_SECONDS = 3_600.0
+WANTED_SECONDS = 60.0
+"""How often the settings of a stream are put together even though nothing was changed here."""
+FAULT_SECONDS = 30.0
+"""How long an error of a stream is shown after it has ended."""
 
 _RUNNING = (StreamState.RUNNING, StreamState.FAILED)
 
@@ -75,81 +80,68 @@ class _Prepared:
     error: MirrorlakeError | None = None
 
 
-class Interruptions(Watcher):
-    """What the capture of a stream told last. retained: bytes of log that the source keeps for it,
-    None when unknown; interruption: why it waits for the source; loads: how far each load is."""
-
-    def __init__(self) -> None:
-        self.interruption: SourceUnavailable | None = None
-        self.has_answered = False
-        self.retained_bytes: int | None = None
-        self.loads: dict[TableId, LoadProgress] = {}
-
-    def loading(self, progress: LoadProgress) -> None:
-        self.loads[progress.table] = progress
-
-    def waiting(self, error: SourceUnavailable | None) -> None:
-        self.interruption, self.has_answered = error, True
-
-    def retained(self, size: int) -> None:
-        self.retained_bytes = size
-
-
 @dataclass(slots=True)
 class Work:
     """What runs for one stream."""
 
     name: ResourceName
+    capture: CaptureKeeper
     project: Project | None = None
-    process: CaptureProcess | None = None
     task: Future[_Prepared] | None = None
     removal: Future[str] | None = None
-    look: Future[Status | None] | None = None
+    look: Future[tuple[Status | None, float]] | None = None
     tables: Known = field(default_factory=dict)
     status: Status | None = None
     said: CaptureSaid = field(default_factory=CaptureSaid)
-    told: Interruptions = field(default_factory=Interruptions)
+    seen: object = None  # for which the objects were reported last
     looked: float = float("-inf")
-    is_idle: bool = False
+    pause: float = LOOK_SECONDS
     due: float = float("-inf")
-    pause: float = FIRST_PAUSE
-    drained: float | None = None
+    wanted: tuple[int, float, Project | None] = (-1, float("-inf"), None)
+    fault: str = ""
+    faulted: float = float("-inf")
 
 
 class Supervisor:
     """For one thread, which calls `run`.
 
     stop: ends it, after everything has been drained; changed: set by who changed something that
-    should be looked at now; prepare: called first in each process that is started; must pickle;
-    applies: whether landed files are applied here too.
+    should be looked at now; read: called after streams were changed; tidy: called once an hour;
+    prepare: called first in each process that is started; must pickle; applies: whether landed
+    files are applied here too.
     """
 
     def __init__(
         self,
         supervision: Supervision,
-        profiles: ProfileOf,
+        projects: StreamProjects,
         validator: WorldValidator,
-        places: ServiceFolders,
         clock: Clock,
         *,
         stop: threading.Event,
         changed: threading.Event,
+        read: Callable[[], None] = lambda: None,
+        tidy: Callable[[], None] = lambda: None,
         prepare: Callable[[], None] | None = None,
         applies: bool = True,
     ) -> None:
-        self._supervision, self._profiles, self._validator = supervision, profiles, validator
-        self._places, self._clock, self._stop, self._prepare = places, clock, stop, prepare
+        self._supervision, self._projects, self._validator = supervision, projects, validator
+        self._clock, self._stop, self._prepare = clock, stop, prepare
         self._applies = applies
         self._work: dict[str, Work] = {}
+        self._urgent: set[str] = set()
         self._streams: dict[str, Supervised] = {}
         self._known = (-1, float("-inf"))  # the changes that are read, and when
-        self._rereads = True
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="streams")
-        self._mirrors: MirrorsProcess | None = None
-        self._mirrors_due = float("-inf")
-        self._mirrors_pause = FIRST_PAUSE
-        self._changed = changed
-        self.latencies = Latencies()
+        # What waits for a source that does not answer takes no thread from what only looks.
+        self._pool = ThreadPoolExecutor(64, thread_name_prefix="streams")
+        self._looks = ThreadPoolExecutor(8, thread_name_prefix="looks")
+        self.batches = ServiceBatches()
+        tables = (one.tables_elsewhere for one in projects.declared.values())
+        self._mirrors = MirrorsKeeper(
+            clock, prepare, self._applied, next(filter(None, tables), None)
+        )
+        self._changed, self._read, self._tidy = changed, read, tidy
+        self._tidied = clock.monotonic()
         self.is_ready = threading.Event()
 
     # -- what is seen ---------------------------------------------------------------------------
@@ -158,10 +150,15 @@ class Supervisor:
         """What runs, and what was last seen of it."""
         return list(self._work.values())
 
+    def look_at(self, stream: ResourceName) -> None:
+        """Look at the objects of a stream soon: somebody has asked something of them."""
+        self._urgent.add(str(stream))
+        self._changed.set()
+
     # -- the loop -------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Supervise until told to stop; then drain. A fault of one round ends nothing."""
+        """Supervise until asked to stop; then drain. A fault of one round ends nothing."""
         try:
             while not self._stop.is_set():
                 self._changed.clear()
@@ -179,37 +176,56 @@ class Supervisor:
     def tick(self) -> None:
         """One comparison of what is wanted with what runs."""
         changes, now = self._supervision.changes, self._clock.monotonic()
-        self._rereads = changes != self._known[0] or now - self._known[1] >= REREAD_SECONDS
-        if self._rereads:
+        if changes != self._known[0] or now - self._known[1] >= REREAD_SECONDS:
             self._streams = {str(one.name): one for one in self._supervision.supervised()}
+            if changes != self._known[0]:
+                self._read()
             self._known = changes, now
         streams = self._streams
-        for name, stream in streams.items():
-            work = self._work.setdefault(name, Work(stream.name))
+        while self._urgent:
+            if (urgent := self._work.get(self._urgent.pop())) is not None:
+                urgent.looked = float("-inf")
+        for stream in streams.values():
+            self._tick(stream)
+        for name in self._work.keys() - streams.keys():
+            if self._work[name].capture.end():
+                del self._work[name]
+        if self._applies:
+            self._mirror(streams)
+        if now - self._tidied >= TIDY_SECONDS:
+            self._tidied = now
+            self._pool.submit(self._tidy)
+
+    def _tick(self, stream: Supervised) -> None:
+        name = str(stream.name)
+        if (work := self._work.get(name)) is None:
+            prepare = partial(prepared, self._prepare, name)
+            work = self._work[name] = Work(stream.name, CaptureKeeper(self._clock, prepare))
+        try:
             if stream.is_deleted:
                 self._remove(work, stream)
             else:
                 self._supervise(work, stream)
-        for name in self._work.keys() - streams.keys():
-            self._end(self._work.pop(name))
-        if self._applies:
-            self._mirror(streams)
+            self._forget_fault(work, stream)
+        except Exception as error:  # noqa: BLE001  (what is wrong with one stops no other)
+            fault = named(error, name)
+            work.fault, work.faulted = str(fault), self._clock.monotonic()
+            self._note(stream, fault)
 
     def close(self) -> None:
         """Drain: every process finishes the step at hand, all at the same time."""
-        running = [work.process for work in self._work.values() if work.process]
-        for process in running:
-            process.ask_to_stop()
-        if self._mirrors is not None:
-            self._mirrors.ask_to_stop()
-        until = self._clock.monotonic() + DRAIN_SECONDS
-        for process in running:
-            process.stop(max(until - self._clock.monotonic(), 0.1))
-        if self._mirrors is not None:
-            self._mirrors.stop(max(until - self._clock.monotonic(), 0.1))
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        drain([work.capture for work in self._work.values()], self._mirrors, self._clock)
+        for pool in (self._pool, self._looks):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # -- one stream -----------------------------------------------------------------------------
+
+    def _forget_fault(self, work: Work, stream: Supervised) -> None:
+        """What was wrong has not happened again for a while."""
+        if work.fault and self._clock.monotonic() - work.faulted > FAULT_SECONDS:
+            if _messages(stream) == [work.fault]:
+                self._supervision.note_errors(work.name, [])
+            work.fault = ""
 
     def _supervise(self, work: Work, stream: Supervised) -> None:
         match stream.state:
@@ -220,18 +236,22 @@ class Supervisor:
             case StreamState.DRAINING:
                 self._drain(work, stream)
             case _:
-                self._end(work)
+                work.capture.end()
         if stream.state in (*_RUNNING, StreamState.DRAINING, StreamState.STARTING):
             self._look(work, stream)
 
     def _start(self, work: Work, stream: Supervised) -> None:
+        if not work.capture.end():
+            return  # what ran before is still ending
         if work.task is None:
             if self._clock.monotonic() >= work.due:
                 work.task = self._pool.submit(self._prepared, stream)
+                work.task.add_done_callback(self._wake)
             return
         if not work.task.done():
             return
-        prepared, work.task = work.task.result(), None
+        task, work.task = work.task, None
+        prepared = task.result()
         if isinstance(prepared.error, LeaseHeld):
             work.due = self._clock.monotonic() + FIRST_PAUSE  # what ran before is still ending
             return
@@ -245,119 +265,121 @@ class Supervisor:
                 errors.append(error_of(prepared.error, self._clock.now()))
             self._supervision.observe(work.name, StreamMove.INVALID, errors, prepared.validations)
             return
-        work.project, work.tables, work.pause = prepared.project, prepared.tables, FIRST_PAUSE
-        work.drained = None
-        self._launch(work)
+        work.project, work.tables = prepared.project, prepared.tables
+        work.capture.healed()
+        if work.project.source is not None:
+            work.capture.keep(work.project)
         self._supervision.observe(work.name, StreamMove.VALID, validations=prepared.validations)
 
     def _prepared(self, stream: Supervised) -> _Prepared:
         """Validate a stream, and after a loss let it begin anew. Runs beside the others."""
         validations: Sequence[Validation] = ()
         try:
-            project = project_of(stream.name, stream.stream, self._profiles, self._places)
+            project = self._projects.of(stream.name, stream.document)
+            self._validator.check_root(stream.name, project)
             recovery = self._supervision.recovery(stream.name)
             # What a deleted stream of this name has left is replaced when a run asks for it.
             is_left = recovery == ANEW and detached.since(store_of(project)) is not None
-            if recovery == RECOVER or is_left:
+            if recovery == RECOVER:
+                recover(project)
+            elif is_left:
                 plan_reset(project, None).execute()
-            validations = self._validator.start(stream.name, stream.stream)
+            validations = self._validator.start(stream.name, project)
             if has_failed(validations):
                 return _Prepared(None, validations)
-            tables = {table.table: table.refused for table in Mirror(project).discover()}
-        except MirrorlakeError as error:
-            return _Prepared(None, validations, error=error)
+            found = Mirror(project).discover() if project.source is not None else []
+            tables = {table.table: table.refused for table in found}
+        except Exception as error:  # noqa: BLE001  (the source and the storage may say anything)
+            return _Prepared(None, validations, error=named(error, str(stream.name)))
         return _Prepared(project, validations, tables)
 
     def _keep_running(self, work: Work, stream: Supervised) -> None:
-        if work.process is None:
-            if self._clock.monotonic() < work.due:
+        capture = work.capture
+        if not (capture.is_running or capture.is_due):
+            return
+        try:
+            work.project = self._project(work, stream)
+        except MirrorlakeError as error:
+            # What cannot be read now is no reason to end anything.
+            if not isinstance(error, Unavailable) and not capture.end():
                 return
-            try:
-                work.project = self._project(stream)
-            except MirrorlakeError as error:
+            if not capture.is_running:
+                capture.put_off()
                 self._failed(work, stream, error)
                 return
-            self._launch(work)
-            return
-        try:
-            work.process.check()
-        except MirrorlakeError as error:
-            work.process.stop()
-            work.process = None
-            self._failed(work, stream, error)
-            return
-        if self._rereads and self._is_changed(work, stream):
-            self._end(work)  # modifications take effect at once (ST-278)
-            work.due = float("-inf")
-            return
-        if work.told.interruption is not None:
+        assert work.project is not None
+        if work.project.source is not None:
+            # Other settings begin another process: modifications take effect at once (ST-278).
+            if (ended := capture.keep(work.project)) is not None:
+                self._failed(work, stream, ended)
+                return
+            has_answered = capture.reports.has_answered
+        else:
+            has_answered = True  # only the mirror works
+        interruption = capture.reports.interruption or self.mirror_errors().get(str(work.name))
+        if interruption is not None:
             if stream.state is StreamState.RUNNING:
-                self._observe_failure(work, StreamMove.FAIL, work.told.interruption)
-        elif stream.state is StreamState.FAILED and work.told.has_answered:
+                self._observe_failure(work, StreamMove.FAIL, interruption)
+        elif stream.state is StreamState.FAILED and has_answered:
             self._supervision.observe(work.name, StreamMove.HEAL)
-            work.pause = FIRST_PAUSE
+            capture.healed()
 
-    def _project(self, stream: Supervised) -> Project:
-        return project_of(stream.name, stream.stream, self._profiles, self._places)
-
-    def _is_changed(self, work: Work, stream: Supervised) -> bool:
-        try:
-            return self._project(stream) != work.project
-        except Unavailable:
-            return False  # what cannot be read now is no reason to end anything
-        except MirrorlakeError:
-            return True  # the next start says why
+    def _project(self, work: Work, stream: Supervised) -> Project:
+        """What is wanted of a stream now. It is put together again when something was changed here,
+        and once in a while, for what others may have changed."""
+        now, known = self._clock.monotonic(), self._known[0]
+        changes, since, found = work.wanted
+        if found is None or changes != known or now - since > WANTED_SECONDS:
+            found = self._projects.of(stream.name, stream.document)
+            work.wanted = known, now, found
+        return found
 
     def _failed(self, work: Work, stream: Supervised, error: MirrorlakeError) -> None:
-        work.due = self._clock.monotonic() + work.pause
-        work.pause = min(work.pause * 2, LONGEST_PAUSE)
         if isinstance(error, SourceGap):
             self._observe_failure(work, StreamMove.LOSE, error)
         elif stream.state is StreamState.RUNNING:
             self._observe_failure(work, StreamMove.FAIL, error)
-        elif stream.document.get("errors", [{}])[0].get("message") != str(error):
-            self._supervision.note_errors(work.name, [error_of(error, self._clock.now())])
+        else:
+            self._note(stream, error)
+
+    def _wake(self, _done: object) -> None:
+        self._changed.set()
+
+    def _note(self, stream: Supervised, error: MirrorlakeError) -> None:
+        """Let the errors of a stream say what is wrong now."""
+        if _messages(stream) != [str(error)]:
+            self._supervision.note_errors(stream.name, [error_of(error, self._clock.now())])
 
     def _observe_failure(self, work: Work, move: StreamMove, error: MirrorlakeError) -> None:
-        told = error_of(error, self._clock.now())
         if move is StreamMove.LOSE:
-            told["details"]["remedy"] = (
-                f"POST /v1/{work.name}:run, or `mirrorlake streams run {work.name.id}`: all tables "
-                "are loaded again"
+            corrected = work.project is None or work.project.lands
+            then = "are compared with the source" if corrected else "are written as events again"
+            run = f"POST /v1/{work.name}:run, or `mirrorlake streams run {work.name.id}`"
+            error = SourceGap(
+                error.what, where=error.where, hint=f"{run}: the rows of all tables {then}."
             )
-        self._supervision.observe(work.name, move, [told])
-
-    def _launch(self, work: Work) -> None:
-        assert work.project is not None
-        work.told = Interruptions()
-        work.process = CaptureProcess(partial(run_capture, work.project), self._prepare, work.told)
-        work.process.start()
-
-    def _end(self, work: Work) -> None:
-        if work.process is not None:
-            work.process.stop()
-            work.process = None
+        self._supervision.observe(work.name, move, [error_of(error, self._clock.now())])
 
     def _drain(self, work: Work, stream: Supervised) -> None:
         """Nothing new is read; what was read and is landed is still applied (ST-274)."""
-        if work.process is not None:
-            work.process.ask_to_stop()
-            if not work.process.is_alive:
-                work.process = None
+        if work.capture.is_running:
+            if work.capture.end():
                 work.looked = float("-inf")
                 work.status, work.look = None, None
             return
         if work.project is None:  # this process is a new one
-            work.project = self._project(stream)
+            work.project = self._project(work, stream)
         if not self._applies or (work.status is not None and not _pending(work.status)):
             self._supervision.observe(work.name, StreamMove.DRAINED)
 
     def _remove(self, work: Work, stream: Supervised) -> None:
         """End a stream, drop what was made for it in its source, and forget it. Its files and
         tables stay."""
-        self._end(work)
+        if not work.capture.end():
+            return
         if work.removal is None:
             work.removal = self._pool.submit(self._detached, stream)
+            work.removal.add_done_callback(self._wake)
         elif work.removal.done():
             self._supervision.removed(work.name, work.removal.result())
             self._work.pop(str(work.name), None)
@@ -365,11 +387,12 @@ class Supervisor:
     def _detached(self, stream: Supervised) -> str:
         """What is left in the source, in a sentence; empty for nothing."""
         try:
-            project = self._project(stream)
+            project = self._projects.of(stream.name, stream.document)
+            self._validator.check_root(stream.name, project)
             mirror = Mirror(project)
             if mirror.made():
                 mirror.detach()
-            if project.destination is not None and isinstance(project.root, Path):
+            if not project.lands and isinstance(project.root, Path):
                 # What was there is of no use without the slot; the event files lie elsewhere.
                 shutil.rmtree(project.root, ignore_errors=True)
         except NotOffered:
@@ -381,31 +404,51 @@ class Supervisor:
     def _look(self, work: Work, stream: Supervised) -> None:
         """Take note of how the objects of a stream stand."""
         if work.look is not None and work.look.done():
-            before, work.status, work.look = work.status, work.look.result(), None
-            work.is_idle = work.status == before
+            look, work.look = work.look, None
+            before, (work.status, took) = work.status, look.result()
+            idle = IDLE_LOOK_SECONDS if self._applies else UNTOLD_LOOK_SECONDS
+            work.pause = idle if work.status == before else LOOK_SECONDS
             if work.status is not None:
-                said = partial(self._said, work, stream)
-                self._supervision.observe_objects(
-                    work.name, partial(objects_of, work.status, work.tables, said)
+                said = self._said(work, stream)
+                work.pause = max(
+                    BUSY_LOOK_SECONDS if said.is_busy else work.pause, took / LOOK_SHARE
                 )
+                seen = work.status, work.tables, said
+                if seen != work.seen:
+                    work.seen = seen
+                    again = partial(self._said, work, stream)  # as it is when nobody changes it
+                    self._supervision.observe_objects(
+                        work.name, partial(objects_of, work.status, work.tables, again)
+                    )
         now = self._clock.monotonic()
-        pause = IDLE_LOOK_SECONDS if work.is_idle else LOOK_SECONDS
-        if work.look is None and now - work.looked >= pause:
+        if work.look is None and now - work.looked >= work.pause:
             work.looked = now
-            work.look = self._pool.submit(self._seen, stream)
+            try:
+                project = self._project(work, stream)
+            except MirrorlakeError:
+                work.status = None  # the stream itself says what is wrong
+                return
+            work.look = self._looks.submit(self._seen, stream.name, project)
 
-    def _seen(self, stream: Supervised) -> Status | None:
+    @staticmethod
+    def _seen(name: ResourceName, project: Project) -> tuple[Status | None, float]:
+        """How it stands, and how many seconds it took to see that."""
+        begun = time.monotonic()
+        status = None
         try:
-            return mirror_status.read(self._project(stream))
-        except (MirrorlakeError, OSError, LaterFormat):
-            return None  # the stream itself says what is wrong
+            status = mirror_status.read(project)
+        except (MirrorlakeError, OSError):
+            pass  # the stream itself says what is wrong
+        except Exception as error:  # noqa: BLE001  (a damaged file may be anything)
+            named(error, str(name))
+        return status, time.monotonic() - begun
 
     def _said(self, work: Work, stream: Supervised) -> CaptureSaid:
         """What capture says now, which may be later than the status of the stream."""
-        loads = dict(work.told.loads)
+        loads = dict(work.capture.reports.loads)
         try:
-            work.said = capture_said(self._project(stream), loads)
-        except (MirrorlakeError, OSError, LaterFormat):
+            work.said = capture_said(self._project(work, stream), loads)
+        except (MirrorlakeError, OSError):
             work.said = replace(work.said, loads=loads)  # the stream itself says what is wrong
         return work.said
 
@@ -413,32 +456,31 @@ class Supervisor:
 
     def _mirror(self, streams: dict[str, Supervised]) -> None:
         """Let the mirrors of the streams run that have something to apply."""
-        self.latencies.keep(set(streams))
+        self.batches.keep(set(streams))
         wanted = {
             name: work.project
             for name, work in self._work.items()
             if work.project is not None
-            and work.project.destination is None
+            and work.project.lands
             and name in streams
             and not streams[name].is_deleted
             and streams[name].state in (*_RUNNING, StreamState.DRAINING)
         }
-        if self._mirrors is not None and not self._mirrors.is_alive:
-            self._mirrors = None
-            self._mirrors_due = self._clock.monotonic() + self._mirrors_pause
-            self._mirrors_pause = min(self._mirrors_pause * 2, LONGEST_PAUSE)
-        if self._mirrors is None:
-            if not wanted or self._clock.monotonic() < self._mirrors_due:
-                return
-            self._mirrors = MirrorsProcess(self._prepare, self.latencies.note)
-        self._mirrors.want(wanted)
-        self._mirrors.look()
-        if self._mirrors.working:
-            self._mirrors_pause = FIRST_PAUSE
+        self.batches.follow(set(wanted))
+        self._mirrors.keep(wanted)
+
+    def _applied(self, batch: AppliedBatch) -> None:
+        self.batches.note(batch)
+        if (work := self._work.get(batch.mirror)) is not None:
+            work.pause = min(work.pause, LOOK_SECONDS)
 
     def mirror_errors(self) -> dict[str, MirrorlakeError]:
         """Why the mirror of a stream does not apply, by stream."""
-        return dict(self._mirrors.errors) if self._mirrors is not None else {}
+        return self._mirrors.errors
+
+
+def _messages(stream: Supervised) -> list[str]:
+    return [one["message"] for one in stream.document.get("errors", [])]
 
 
 def _pending(status: Status) -> bool:

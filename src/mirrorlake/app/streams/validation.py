@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from mirrorlake.app import extras
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
-from mirrorlake.app.streams.destinations import below, bucket_of
-from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
+from mirrorlake.app.streams.destinations import below, bucket_of, folder_of
+from mirrorlake.app.streams.projects import ServiceFolders, StreamProjects, project_of
+from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation
 from mirrorlake.control.shapes.profiles import SOURCES, ConnectionProfile
 from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.control.states import ValidationState
-from mirrorlake.errors import MirrorlakeError, NotOffered, StorageUnavailable
+from mirrorlake.control.supervision import Supervised
+from mirrorlake.errors import MirrorlakeError, NotOffered, StorageUnavailable, UsageError
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.storage.urls import StorageLocation, open_store
 
@@ -32,11 +36,12 @@ _POSTPONED = (NotOffered.code, _DETACHED)
 
 
 class WorldValidator:
-    """The `Validator` of a service. profiles: set once the profiles are open."""
+    """The `Validator` of a service. projects, streams: set once the service is open."""
 
     def __init__(self, places: ServiceFolders) -> None:
         self._places = places
-        self.profiles: ProfileOf | None = None
+        self.projects: StreamProjects | None = None
+        self.streams: Callable[[], Sequence[Supervised]] = list
 
     def profile(
         self, profile: ConnectionProfile, secrets: Mapping[str, str], /
@@ -47,18 +52,40 @@ class WorldValidator:
     def stream(self, name: ResourceName, stream: Stream, /) -> Sequence[Validation]:
         """Every prerequisite of a stream. What this release does not do is no failure here: it is
         refused when the stream is started."""
-        found = self.start(name, stream)
+        assert self.projects is not None
+        try:
+            project = project_of(name, stream, self.projects.profiles, self._places)
+            self.check_root(name, project)
+            found = self.start(name, project)
+        except MirrorlakeError as error:
+            found = [_failure(error.code, "configuration", error)]
         return [_postponed(one) if one.code in _POSTPONED else one for one in found]
 
-    def start(self, name: ResourceName, stream: Stream) -> Sequence[Validation]:
-        """Every prerequisite, before a stream is started."""
-        assert self.profiles is not None
-        try:
-            mirror = Mirror(project_of(name, stream, self.profiles, self._places))
-            with extras.needed("a PostgreSQL source"):
-                return [_of_check(finding, name) for finding in mirror.check()]
-        except MirrorlakeError as error:
-            return [_failure(error.code, "configuration", error)]
+    def start(self, name: ResourceName, project: Project) -> Sequence[Validation]:
+        """Every prerequisite, before a stream is started. Raises MirrorlakeError."""
+        if project.source is None and project.events is None:
+            return []  # others fill its landing zone
+        with extras.needed("a PostgreSQL source"):
+            return [_of_check(finding, name) for finding in Mirror(project).check()]
+
+    def check_root(self, name: ResourceName, project: Project) -> None:
+        """Raises UsageError where the root of a stream is that of another one, whose slot and
+        tables would be taken for its own."""
+        for other in self.streams():
+            if other.name == name or other.is_deleted:
+                continue
+            if project.root == self._root_of(other):
+                raise UsageError(
+                    f"the folder is that of the stream {other.name}",
+                    where=project.where,
+                    hint="Name another path in destinationConfig.",
+                )
+
+    def _root_of(self, stream: Supervised) -> Path | StorageLocation | None:
+        assert self.projects is not None
+        with suppress(MirrorlakeError):  # what cannot be named, nobody writes to
+            return self.projects.root_of(stream.name, stream.document)
+        return None
 
     def _connected(self, profile: ConnectionProfile, secrets: Mapping[str, str]) -> Validation:
         kind = profile.kind or ""
@@ -69,8 +96,11 @@ class WorldValidator:
             connect(postgres_url(profile, secrets, self._places.certificates)).close()
         elif kind in NOT_LIVE:
             return _not_executed(f"this release does not read {NOT_LIVE[kind]}")
-        elif profile.gcs_profile is not None:
-            _check_bucket(bucket_of(profile.gcs_profile.bucket))
+        elif (place := profile.gcs_profile) is not None:
+            if (folder := folder_of(place.bucket)) is not None:
+                below(self._places.data / "files", folder, place.root_path)
+            else:
+                _check_bucket(bucket_of(place.bucket))
         elif profile.file_system_profile is not None:
             below(self._places.data / "files", profile.file_system_profile.root_path, "stream")
         reached = (*SOURCES, "gcs_profile")

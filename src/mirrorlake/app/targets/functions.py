@@ -45,7 +45,7 @@ def history(
     table, target: folders or URLs. type: 2 for every row with its interval, 1 for the newest row of
     each key; key: columns that identify a row, instead of those of a mirrored table. Of type 2:
     track, the columns whose change opens an interval, all without; bounds: `version`,
-    `commit_time`, `source_time` or `source_position`, what intervals are told in; current: with a
+    `commit_time`, `source_time` or `source_position`, the unit of intervals; current: with a
     column that is true for the current row. Of type 1: deletes: `remove` or `flag`. A new history
     begins with all that the feed of the table has, or with the rows of `from_version`, or of the
     latest version. to_version: the last version to be covered. options, target_options: how URLs
@@ -117,7 +117,7 @@ def replay(
 ) -> TargetReport:
     """Apply the change feed of a Delta table to another one, commit by commit, or go on with it.
 
-    After each commit the target is equal to its source as of that version, and its own feed tells
+    After each commit the target is equal to its source as of that version, and its own feed has
     the same changes. The arguments are those of `history`. Raises FeedError, FeedTargetError,
     UsageError, Unavailable.
     """
@@ -141,7 +141,7 @@ def builder_of(
     kind: TargetKind
     if isinstance(asked, ReplaySettings):
         newest = HistorySettings(HistoryType.NEWEST, asked.key)
-        # Every commit of the source is one of the copy, so that both feeds tell the same (CF-214).
+        # Every commit of the source is one of the copy, so that both feeds have the same (CF-214).
         kind = NewestRows(newest, kind="a copy", portion_rows=1)
     elif asked.type is HistoryType.NEWEST:
         kind = NewestRows(asked)

@@ -15,13 +15,15 @@ from typing import Any
 import structlog
 
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.targets.change_log import ChangeLog, ChangeLogSource, LandedFiles
 from mirrorlake.app.targets.functions import TargetLocation, build_of
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.workspace import Unreachable
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.feed.targets.build import BuildRequest, TargetReport
-from mirrorlake.feed.targets.settings import TargetSettings
+from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder, TargetReport
+from mirrorlake.feed.targets.settings import ChangeLogSettings, TargetSettings
+from mirrorlake.feed.targets.target import TargetTable
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
 from mirrorlake.model.table import TableId
@@ -69,7 +71,10 @@ class TargetKeeper:
             location_of_table(self._store, project, table)
             for table in (settings.table, settings.target)
         )
-        build = build_of(source, target, settings.asked, reached)
+        if isinstance(settings.options, ChangeLogSettings):
+            build = _change_log(project, settings.table, source, target, reached)
+        else:
+            build = build_of(source, target, settings.options, reached)
         return _OpenTarget(settings, TableLog(source.location, source.options), build)
 
     def once(self) -> dict[TableId, MirrorlakeError]:
@@ -134,8 +139,22 @@ class TargetKeeper:
         is_same = str(one.error) == str(error)
         one.error = error
         if not is_same:
-            told = {str(k.settings.target): k.error.facts() for k in self._targets if k.error}
-            self._store.replace(ERRORS, json.dumps(told).encode())
+            facts = {str(k.settings.target): k.error.facts() for k in self._targets if k.error}
+            self._store.replace(ERRORS, json.dumps(facts).encode())
+
+
+def _change_log(
+    project: Project,
+    table: TableId,
+    source: TargetLocation,
+    target: TargetLocation,
+    reached: CrashHook,
+) -> Callable[[BuildRequest], list[TargetReport]]:
+    files = LandedFiles(project, table)
+    changes = ChangeLogSource(source.location, source.options, files)
+    opened = TargetTable(target.location, target.options, reached)
+    builder = TargetBuilder(changes, opened, ChangeLog(changes))
+    return lambda request: [builder.build(request)]
 
 
 def location_of_table(store: Store, project: Project, table: TableId) -> TargetLocation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +27,7 @@ from mirrorlake.root import delta_path
 class TargetStatus:
     """A target, or one table of an archive (CF-195). kind: what it is; first, covered: the versions
     of its source that it covers, -1 for none; gap: those before them that were given up; behind:
-    how many versions of the source it does not cover yet, None when nobody can tell, and for a
+    how many versions of the source it does not cover yet, None when that is unknown, and for a
     table that another one follows; error: what stops it, as plain data. left_seconds: until the
     next version of its source is no longer kept, None where nothing waits for it; is_late: little
     of that time is left (CF-189)."""
@@ -81,9 +82,22 @@ def readers_of(project: Project, path: str) -> list[FeedReader]:
     ]
 
 
+def built_paths(project: Project) -> list[str]:
+    """The paths, below the root, of the tables that the project builds from change feeds and that
+    exist."""
+    store, schema = store_of(project), project.mirror.default_schema
+    found: list[str] = []
+    for one in project.targets:
+        target, path = location_of_table(store, project, one.target), delta_path(one.target, schema)
+        with suppress(FeedTargetError):  # `status` shows it
+            states = _states(target, is_archive=isinstance(one.options, ArchiveSettings))
+            found += [part_name(path, number) for number, _state in enumerate(states, start=1)]
+    return found
+
+
 def _readers(one: TargetSettings, target: TargetLocation) -> list[FeedReader]:
     """None for a target that is not built yet, which begins with what there is then."""
-    found = list(_states(target, is_archive=isinstance(one.asked, ArchiveSettings)))
+    found = list(_states(target, is_archive=isinstance(one.options, ArchiveSettings)))
     return [_reader(one, state) for state in found[-1:]]
 
 
@@ -100,7 +114,7 @@ def _status(
     target = location_of_table(store, project, one.target)
     table, states = str(one.table), list[TargetState]()
     try:
-        states = list(_states(target, is_archive=isinstance(one.asked, ArchiveSettings)))
+        states = list(_states(target, is_archive=isinstance(one.options, ArchiveSettings)))
     except FeedTargetError as refused:
         error = refused.facts()
     needed, retention = list[NeededVersion](), retention_of(project)

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import select
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +14,9 @@ from math import inf
 from multiprocessing.connection import Connection
 
 from mirrorlake.app.loop.watcher import Watcher
-from mirrorlake.app.process import skip_pandas
+from mirrorlake.app.running.process import begun
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.errors import (
     InternalError,
     MirrorlakeError,
@@ -44,7 +44,7 @@ class CaptureProcess:
         watcher: Watcher | None = None,
     ) -> None:
         """capture: runs until its event is set; prepare: called in the process first. Both must
-        pickle. watcher: told, by `check`, what capture tells its own."""
+        pickle. watcher: called, by `check`, with what capture reports."""
         self._watcher = watcher or Watcher()
         context = multiprocessing.get_context("spawn")
         self._reports, sending = context.Pipe(duplex=False)
@@ -59,22 +59,22 @@ class CaptureProcess:
         self._sending.close()  # so that the end of the child is the end of the pipe
 
     def check(self) -> None:
-        """Pass on what it told, and raise what ended it, if something did."""
+        """Pass on what it reported, and raise what ended it, if something did."""
         while self._is_told():
             try:
-                told = self._reports.recv()
+                report = self._reports.recv()
             except EOFError:
                 self._is_silent = True
                 break
-            match told:
+            match report:
                 case _Waiting(error):
                     self._watcher.waiting(error)
                 case MirrorlakeError():
-                    raise told
+                    raise report
                 case LoadProgress():
-                    self._watcher.loading(told)
-                case int():
-                    self._watcher.retained(told)
+                    self._watcher.loading(report)
+                case LogRetention():
+                    self._watcher.retained(report)
         if not self._process.is_alive() and self._process.pid and not self._stopped:
             raise InternalError(
                 f"the capture process ended with status {self._process.exitcode}",
@@ -113,7 +113,7 @@ class _Waiting:
 
 
 class _Teller(Watcher):
-    """Sends what capture tells, as long as somebody listens, and no more than is looked at."""
+    """Sends what capture reports, as long as somebody listens, and no more than is read."""
 
     def __init__(self, reports: Connection) -> None:
         self._reports, self._lock = reports, threading.Lock()
@@ -125,17 +125,17 @@ class _Teller(Watcher):
             self._sent[progress.table] = now
             self._send(progress, must=progress.done)
 
-    def retained(self, size: int) -> None:
-        self._send(size)
+    def retained(self, log: LogRetention) -> None:
+        self._send(log)
 
     def waiting(self, error: SourceUnavailable | None) -> None:
         self._send(_Waiting(error), must=True)
 
-    def _send(self, told: object, *, must: bool = False) -> None:
+    def _send(self, report: object, *, must: bool = False) -> None:
         with self._lock, contextlib.suppress(OSError):
             # Nobody waits for who does not read.
             if must or select.select([], [self._reports.fileno()], [], 0)[1]:
-                self._reports.send(told)
+                self._reports.send(report)
 
 
 def _end_with_parent(stop: threading.Event) -> None:
@@ -157,12 +157,7 @@ def _run(
     reports: Connection,
     prepare: Callable[[], None] | None,
 ) -> None:
-    skip_pandas()
-    if prepare is not None:
-        prepare()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    stop = begun(prepare)
     for follow in (_end_with_parent, _end_in_time):
         threading.Thread(target=follow, args=[stop], daemon=True).start()
     try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,10 +19,12 @@ import structlog
 
 from mirrorlake.app import extras
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.process import skip_pandas
-from mirrorlake.app.streams.latencies import BatchLatency, LatencyWatcher
+from mirrorlake.app.running.batches import AppliedBatch, BatchWatcher
+from mirrorlake.app.running.faults import named
+from mirrorlake.app.running.process import begun
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld, MirrorlakeError
+from mirrorlake.storage.urls import StorageLocation
 
 log = structlog.get_logger()
 
@@ -30,6 +32,8 @@ MIRROR_STOPPED = "mirror_stopped"
 MIRRORS_ENDED = "mirrors_ended"
 STOP_SECONDS = 6.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+SOUND_SECONDS = 5.0
+"""How long a mirror works before its last error counts as over."""
 
 
 class MirrorsProcess:
@@ -38,23 +42,23 @@ class MirrorsProcess:
     def __init__(
         self,
         prepare: Callable[[], None] | None = None,
-        note: Callable[[BatchLatency], None] = lambda _one: None,
+        note: Callable[[AppliedBatch], None] = lambda _one: None,
+        tables: StorageLocation | None = None,
     ) -> None:
-        """prepare: called in the process first; must pickle. note: told, by `look`, how long each
-        batch took."""
+        """prepare: called in the process first; must pickle. note: called with each batch,
+        by `look`. tables: where those of one of the mirrors lie, if that is on objects."""
         self._note = note
         context = multiprocessing.get_context("spawn")
         theirs, self._commands = context.Pipe(duplex=False)
         self._reports, sending = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_run, args=(theirs, sending, prepare), name="mirrors", daemon=True
+            target=_run, args=(theirs, sending, prepare, tables), name="mirrors", daemon=True
         )
         self._process.start()
         theirs.close()
         sending.close()
-        self.errors: dict[str, MirrorlakeError] = {}
-        self.working: set[str] = set()
-        """The mirrors that run now, and so hold their lease, or try to."""
+        self._errors: dict[str, MirrorlakeError] = {}
+        self._working: dict[str, float] = {}  # since when
         self._wanted: Mapping[str, Project] = {}
 
     @property
@@ -74,17 +78,34 @@ class MirrorsProcess:
         """Take note of what the mirrors said."""
         try:
             while self._reports.poll():
-                told = self._reports.recv()
-                if isinstance(told, BatchLatency):
-                    self._note(told)
+                received = self._reports.recv()
+                if isinstance(received, AppliedBatch):
+                    self._note(received)
                     continue
-                name, is_working, error = told
-                (self.working.add if is_working else self.working.discard)(name)
-                self.errors.pop(name, None)
-                if error is not None:
-                    self.errors[name] = error
+                name, is_working, error = received
+                self._working.pop(name, None)
+                if is_working:
+                    self._working[name] = time.monotonic()
+                elif error is not None:
+                    self._errors[name] = error
+                else:
+                    self._errors.pop(name, None)
         except (EOFError, OSError):
-            self.working.clear()
+            self._working.clear()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a mirror runs, and so holds its lease, or tries to."""
+        return bool(self._working)
+
+    @property
+    def errors(self) -> dict[str, MirrorlakeError]:
+        """Why a mirror does not apply, by name. One that is tried again is not well at once."""
+        sound = time.monotonic() - SOUND_SECONDS
+        for name, since in self._working.items():
+            if since <= sound:
+                self._errors.pop(name, None)
+        return dict(self._errors)
 
     def ask_to_stop(self) -> None:
         self._process.terminate()
@@ -98,14 +119,14 @@ class MirrorsProcess:
             self._process.join()
 
 
-def _run(commands: Connection, reports: Connection, prepare: Callable[[], None] | None) -> None:
-    skip_pandas()
-    if prepare is not None:
-        prepare()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    mirrors = _Mirrors(reports)
+def _run(
+    commands: Connection,
+    reports: Connection,
+    prepare: Callable[[], None] | None,
+    tables: StorageLocation | None,
+) -> None:
+    stop = begun(prepare)
+    mirrors = _Mirrors(reports, tables)
     wanted: Mapping[str, Project] = {}
     while not stop.is_set():
         try:
@@ -123,8 +144,8 @@ def _run(commands: Connection, reports: Connection, prepare: Callable[[], None] 
 class _Mirrors:
     """The threads of the mirrors."""
 
-    def __init__(self, reports: Connection) -> None:
-        self._reports, self._sending = reports, threading.Lock()
+    def __init__(self, reports: Connection, tables: StorageLocation | None) -> None:
+        self._reports, self._sending, self._tables = reports, threading.Lock(), tables
         self._threads: dict[str, _Applying] = {}
         self._spark: Any = None
         self._starting = threading.Lock()
@@ -137,8 +158,8 @@ class _Mirrors:
                 del self._threads[name]
         for name, project in wanted.items():
             if name not in self._threads:
-                told = LatencyWatcher(name, self._send)
-                one = _Applying(name, project, self.session, self.report, told)
+                watcher = BatchWatcher(name, self._send)
+                one = _Applying(name, project, self.session, self.report, watcher)
                 self._threads[name] = one
                 one.start()
 
@@ -149,17 +170,19 @@ class _Mirrors:
     def report(self, name: str, *, is_working: bool, error: MirrorlakeError | None) -> None:
         self._send((name, is_working, error))
 
-    def _send(self, told: object) -> None:
+    def _send(self, message: object) -> None:
         with self._sending:
-            self._reports.send(told)
+            self._reports.send(message)
 
     def session(self, project: Project) -> Any:
-        """The one session. Raises SparkUnavailable."""
+        """The one session; None where a mirror needs none. Raises SparkUnavailable."""
+        if project.events is not None:
+            return None
         with self._starting:
             if self._spark is None:
                 with extras.needed("applying changes"):
                     from mirrorlake.spark.session.spark_session import Spark
-                self._spark = Spark.start(project.spark)
+                self._spark = Spark.start(project.spark, tables=self._tables)
             return self._spark.session
 
 
@@ -172,7 +195,7 @@ class _Applying(threading.Thread):
         project: Project,
         session: Callable[[Project], Any],
         report: Callable[..., None],
-        watcher: LatencyWatcher,
+        watcher: BatchWatcher,
     ) -> None:
         super().__init__(name=f"mirror {name}", daemon=True)
         self.project, self._mirror_name = project, name
@@ -192,7 +215,9 @@ class _Applying(threading.Thread):
             self._mirror.cancel()
 
     def run(self) -> None:
+        structlog.contextvars.bind_contextvars(mirror=self._mirror_name)
         pause = FIRST_PAUSE
+        session: Any = None
         while not self._stop_asked.is_set():
             error: MirrorlakeError | None = None
             try:
@@ -200,18 +225,32 @@ class _Applying(threading.Thread):
                 self._mirror = Mirror(self.project, spark=session, stop=self._stop_asked)
                 self._report(self._mirror_name, is_working=True, error=None)
                 self._mirror.apply_run(self._watcher)
-            except MirrorlakeError as raised:
-                error = raised
-                log.error(MIRROR_STOPPED, mirror=self._mirror_name, code=error.code)
             except Exception as raised:  # noqa: BLE001  (whatever Spark says)
                 if self._stop_asked.is_set():
                     break
-                # Spark is not what it was, or this is a bug: a new process begins anew.
-                log.error(MIRRORS_ENDED, mirror=self._mirror_name, reason=type(raised).__name__)
-                os._exit(1)
+                error = named(raised, self._mirror_name)
+                log.error(MIRROR_STOPPED, mirror=self._mirror_name, code=error.code)
+                if not self._is_sound(session, is_ours=error is raised):
+                    log.error(MIRRORS_ENDED, mirror=self._mirror_name, reason=type(raised).__name__)
+                    os._exit(1)  # a new process begins anew, with a Spark that answers
             self._report(self._mirror_name, is_working=False, error=error)
             if isinstance(error, LeaseHeld):
                 pause = FIRST_PAUSE
             self._stop_asked.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         self._report(self._mirror_name, is_working=False, error=None)
+
+    def _is_sound(self, session: Any, *, is_ours: bool) -> bool:
+        """Whether Spark is not what is wrong. is_ours: the error was no surprise."""
+        if self.project.events is not None or (session is None and is_ours):
+            return True
+        return _answers(session)
+
+
+def _answers(session: Any) -> bool:
+    """Whether Spark still does what it is asked."""
+    try:
+        session.sql("select 1").collect()
+    except Exception:  # noqa: BLE001  (whatever it says, and where there is none)
+        return False
+    return True

@@ -12,7 +12,7 @@ from datetime import datetime
 from mirrorlake import root
 from mirrorlake.capture.record import Records
 from mirrorlake.errors import SourceGap
-from mirrorlake.model.landed import format_time
+from mirrorlake.model.landed import format_time, readable_time
 from mirrorlake.storage.store import Store
 
 PATH = f"{root.STATE}/detached.json"
@@ -41,15 +41,16 @@ def since(store: Store) -> str | None:
 def error(time: str) -> SourceGap:
     """What to say to who wants to go on with a detached mirror."""
     return SourceGap(
-        f"the mirror was detached at {time}: its replication slot was dropped, and changes since "
-        "then are not captured",
+        f"the mirror was detached at {readable_time(time)}: its replication slot was dropped, and "
+        "changes since then are not captured",
         where="the source",
         hint=WAYS,
     )
 
 
 WAYS = (
-    "The tables can still be read. To mirror again, run `mirrorlake reset --all` and then "
-    "`mirrorlake run`, which loads all tables again."
+    "The tables can still be read. To mirror again, run `mirrorlake repair` and then "
+    "`mirrorlake run`, which compares all tables with the source; or `mirrorlake reset --all`, "
+    "which loads all tables again."
 )
 """The ways on from there."""

@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import sys
 import pyarrow as pa
-from mirrorlake.app.process import skip_pandas
+from mirrorlake.app.running.process import skip_pandas
 {before}
 skip_pandas()
 assert pa.array([1, None]).null_count == 1

@@ -7,23 +7,26 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.running.capture_process import CaptureProcess
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.model.table import TableId
 from tests.conformance.scene import until
 
 TABLE = TableId("s", "t")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def tells(stop: threading.Event, watcher: Watcher) -> None:
     for rows in range(1, 1000):
         watcher.loading(LoadProgress(TABLE, rows, None))
     watcher.loading(LoadProgress(TABLE, 1000, None, done=True))
-    watcher.retained(7)
+    watcher.retained(LogRetention(NOW, 7))
     stop.wait()
 
 
@@ -40,8 +43,8 @@ class Heard(Watcher):
     def loading(self, progress: LoadProgress) -> None:
         self.rows.append(progress.rows)
 
-    def retained(self, size: int) -> None:
-        self.kept.append(size)
+    def retained(self, log: LogRetention) -> None:
+        self.kept.append(log.size)
 
 
 def test_what_it_tells_is_heard_now_and_then_and_at_the_end() -> None:
@@ -74,8 +77,8 @@ def test_it_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, time\n"
         "from functools import partial\n"
-        "from mirrorlake.app.capture_process import CaptureProcess\n"
-        "from tests.app.test_capture_process import never_stops\n"
+        "from mirrorlake.app.running.capture_process import CaptureProcess\n"
+        "from tests.app.running.test_capture_process import never_stops\n"
         "if __name__ == '__main__':\n"
         f"    folder = pathlib.Path({str(tmp_path)!r})\n"
         "    CaptureProcess(partial(never_stops, folder)).start()\n"
@@ -85,7 +88,7 @@ def test_it_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     )
     file = tmp_path / "parent.py"
     file.write_text(script)
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, file], check=False, env=os.environ | {"PYTHONPATH": path})
     pid = int((tmp_path / "pid").read_text())

@@ -1,10 +1,32 @@
-"""What a process that is all our own does without."""
+"""How a process that is all our own begins: what it does without, and whose it is."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Callable
 
 import pyarrow as pa
+import structlog
+
+
+def begun(prepare: Callable[[], None] | None) -> threading.Event:
+    """Begin a process that we started. Returns what SIGTERM and SIGINT set."""
+    skip_pandas()
+    if prepare is not None:
+        prepare()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return stop
+
+
+def prepared(prepare: Callable[[], None] | None, mirror: str) -> None:
+    """Prepare this process, and let each line of its log name the mirror."""
+    if prepare is not None:
+        prepare()
+    structlog.contextvars.bind_contextvars(mirror=mirror)
 
 
 def skip_pandas() -> None:

@@ -1,0 +1,1 @@
+"""Mirrors as processes: each capture in one of its own, all that apply together in another."""

@@ -1,0 +1,99 @@
+"""Whether a mirror can begin, or go on, with its source; nothing is changed."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+
+from mirrorlake import root
+from mirrorlake.app import extras, own_root
+from mirrorlake.app.source import detached
+from mirrorlake.app.status import ended
+from mirrorlake.capture.landing.table_positions import known
+from mirrorlake.capture.members import expecting_new
+from mirrorlake.capture.record import Records
+from mirrorlake.config import Project
+from mirrorlake.config.sources import open_source
+from mirrorlake.errors import PrerequisiteMissing, Unavailable, UsageError
+from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
+from mirrorlake.sources.section import SourceSettings
+from mirrorlake.storage.lease import holder_of
+from mirrorlake.storage.store import Store
+
+
+def findings(project: Project, store: Store) -> list[CheckResult]:
+    """Test the root and every prerequisite of the source."""
+    own_root.check_root(project, store)
+    records = Records(store, root.LANDING)
+    with closing(source_of(project)) as source:
+        found = source.check()
+        if all(one.check != "reachable" or one.severity is CheckSeverity.OK for one in found):
+            is_new = records.stream() is None
+            other = source.objects.occupied() if is_new and source.objects else None
+            found += [other] if other else []
+    if (time := detached.since(store)) is not None:
+        problem = detached.error(time)
+        found.append(CheckResult("detached", CheckSeverity.ERROR, problem.what, problem.hint))
+    is_running = holder_of(store, ended.CAPTURE, WallClock().now()) is not None
+    return expecting_new(found, records, known(records), is_running=is_running)
+
+
+def check_begin(project: Project, store: Store) -> None:
+    """Ask, before anything is made, whether capture can begin or go on at this root.
+
+    Raises UsageError for a wrong root and without a source, SourceGap once it is detached,
+    PrerequisiteMissing where the slot belongs to another root.
+    """
+    connection(project)
+    own_root.check_root(project, store)
+    if (time := detached.since(store)) is not None:
+        raise detached.error(time)
+    _check_slot(project, store)
+
+
+def check_root(project: Project, store: Store) -> None:
+    """Refuse a wrong root, before anything is created.
+
+    Raises UsageError, and PrerequisiteMissing where the root is new and the slot belongs to another
+    one, which is not known while the source cannot be reached.
+    """
+    own_root.check_root(project, store)
+    if project.source is not None and project.unset is None:
+        with suppress(Unavailable):
+            _check_slot(project, store)
+
+
+def _check_slot(project: Project, store: Store) -> None:
+    """Raises PrerequisiteMissing where the root is new and the slot belongs to another one."""
+    if Records(store, root.LANDING).stream() is None:
+        with closing(source_of(project)) as source:
+            found = source.objects.occupied() if source.objects else None
+        if found is not None:
+            raise PrerequisiteMissing(found.message, where=project.where, hint=found.remedy)
+
+
+def source_of(project: Project) -> Source:
+    """The source of a project. Raises UsageError where there is none."""
+    settings = connection(project)
+    with extras.needed(f"a {settings.product} source"):
+        return open_source(settings)
+
+
+def connection(project: Project) -> SourceSettings:
+    """The settings of the source. Raises UsageError when there are none to connect with."""
+    if project.events is not None:
+        raise UsageError(
+            "the source is a folder or bucket of event files, and no database",
+            where=f"mirror {project.name}",
+            hint="Use `mirrorlake run` or `mirrorlake apply`.",
+        )
+    if project.source is None:
+        raise UsageError(
+            "this mirror has no source",
+            where=f"mirror {project.name}",
+            hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
+            "example.",
+        )
+    if project.unset is not None:
+        raise project.unset
+    return project.source

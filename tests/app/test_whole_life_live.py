@@ -1,0 +1,101 @@
+"""One mirror goes through every change of a source in the table of `docs/schema-changes.md`."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conftest import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.full]
+
+COLUMNS = """id int primary key, a int, b int, size int, note text, price numeric(9, 2),
+mood mood, weight weight"""
+TABLES = (
+    "create type mood as enum ('good', 'bad'); create domain weight as int check (value > 0)",
+    f"create table apples ({COLUMNS})",
+    "insert into apples select n, n, n * 10, n, n::text, n, 'good', n from generate_series(1, 9) n",
+    "create table plums (id int primary key, note text)",
+    "insert into plums values (1, 'a'), (2, 'b')",
+    "create table parts (id int, day int, primary key (id, day)) partition by range (day)",
+    "create table parts_1 partition of parts for values from (0) to (10)",
+    "create table parts_2 partition of parts for values from (10) to (20)",
+    "insert into parts values (1, 1), (2, 11)",
+)
+LIFE = {
+    "column added": "alter table apples add c int",
+    "column added with a default": "alter table apples add d int default 7",
+    "column added with a volatile default": "alter table apples add e int default random() * 1000",
+    "column dropped": "alter table apples drop note",
+    "column renamed": "alter table apples rename size to width",
+    "names exchanged": "alter table apples rename a to x; alter table apples rename b to a; "
+    "alter table apples rename x to b",
+    "dropped name used again": "alter table apples add note int default 5",
+    "dropped and added at once": "alter table apples drop c, add c bigint default 3",
+    "type widened": "alter table apples alter width type bigint",
+    "type widened with other values": "alter table apples alter a type bigint using a + 1",
+    "more digits": "alter table apples alter price type numeric(12, 2)",
+    "other type": "alter table apples alter note type text",
+    "same type with other values": "alter table apples alter b type int using b * 2",
+    "key changed": "alter table apples drop constraint apples_pkey, add primary key (id, a)",
+    "replica identity changed": "alter table apples replica identity full",
+    "key dropped": "alter table apples drop constraint apples_pkey",
+    "key added": "alter table apples add primary key (id), replica identity default",
+    "enum value added": "alter type mood add value 'new'",
+    "domain changed": "alter domain weight drop constraint weight_check",
+    "generated column": "alter table apples add g int generated always as (id * 2) stored",
+    "default and constraint": "alter table apples alter b set default 4, add check (id > 0)",
+    "collation": 'alter table apples alter note type text collate "C"',
+    "table rewritten": "cluster apples using apples_pkey",
+    "table created": "create table pears (id int primary key); insert into pears values (1)",
+    "table created again": "drop table plums; create table plums (id int primary key, size int); "
+    "insert into plums values (7, 8)",
+    "partition attached": "create table parts_3 (id int not null, day int not null); "
+    "insert into parts_3 values (3, 21), (4, 22); alter table parts_3 add primary key (id, day); "
+    "alter table parts attach partition parts_3 for values from (20) to (30)",
+    "partition truncated": "truncate parts_2",
+    "partition detached": "alter table parts detach partition parts_1",
+    "partition dropped": "drop table parts_2",
+    "generated column dropped": "alter table apples drop g",  # it is published from release 18 on
+    "truncated": "truncate apples",
+    "renamed": "alter table apples rename to cherries",
+}
+ALONE = {"dropped and added at once", "enum value added", "table rewritten"}
+"""What stops the table, or is not possible, in a transaction that changes rows before."""
+CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, CrashPoint.CUT_WRITTEN)
+APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
+
+
+@pytest.mark.parametrize("rows", ["in the same transaction", "in others"])
+def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
+    database: Database, store: LocalStore, rows: str
+) -> None:
+    evolving = EvolvingDatabase(database, store)
+    evolving.begin(*TABLES)
+    name = "apples"
+    for number, (what, change) in enumerate(LIFE.items(), 1):
+        before = (
+            f"insert into {name} (id, a, b) values ({number * 100}, 1, 1); {_touched(name, number)}"
+        )
+        name = "cherries" if what == "renamed" else name
+        after = (
+            f"insert into {name} (id, a, b) values ({number * 100 + 1}, 2, 2); "
+            f"{_touched(name, number + 1)}; delete from {name} where id = {number * 100 - 99}"
+        )
+        is_alone = rows == "in others" or what in ALONE
+        evolving.run(*((before, change, after) if is_alone else (f"{before}; {change}; {after}",)))
+        if evolving.capture(Dying(CRASHES[number % 3])):
+            evolving.capture()
+        evolving.apply(Dying(APPLYING[number % 3]) if number % 2 else None)
+    evolving.run("insert into parts values (9, 25)", "insert into plums values (8, 9)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples", source="cherries")
+    for table in ("plums", "pears", "parts"):
+        evolving.check(table)
+
+
+def _touched(table: str, number: int) -> str:
+    return f"update {table} set b = {number} where id = {number % 9 + 1}"
