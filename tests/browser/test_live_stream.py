@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 
 from tests.conftest import Database
@@ -86,6 +88,13 @@ class Shop:
     def insert(self, first: int, last: int) -> None:
         values = f"select g, 'new', g from generate_series({first}, {last}) g"
         self.database.execute(f"insert into shop.orders {values}")
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        """Nobody else reads a table meanwhile."""
+        with psycopg.connect(self.database.url) as other:
+            other.execute(f"lock table {table} in access exclusive mode")
+            yield
 
     def damage(self) -> None:
         """Damage a landed file of the customers before it is applied."""
@@ -252,7 +261,7 @@ def test_a_person_sees_what_flows_finds_what_is_stuck_and_heals_it(
     accessible(page)
     screenshot(page, "stream")
     page.get_by_role("link", name="shop.customers").click()
-    page.get_by_role("heading", name="Why it stands still").wait_for()
+    page.get_by_role("heading", name="Why it has stopped").wait_for()
     accessible(page)
     screenshot(page, "table")
     page.get_by_role("link", name="mirrorlake").click()
@@ -266,7 +275,7 @@ def test_a_person_sees_what_flows_finds_what_is_stuck_and_heals_it(
     page.go_back()
     done = follow(remedy(page), tmp_path / "bin")
     assert done.returncode == 0, done.stdout + done.stderr
-    page.get_by_role("heading", name="Why it stands still").wait_for(state="detached")
+    page.get_by_role("heading", name="Why it has stopped").wait_for(state="detached")
 
     # Its changes, before and after; what is written while it is loaded is part of the load.
     page.get_by_role("link", name="Changes of its rows").click()
@@ -281,6 +290,25 @@ def test_a_person_sees_what_flows_finds_what_is_stuck_and_heals_it(
     wait(is_shown, PATIENCE / 1000)
     accessible(page)
     screenshot(page, "changes")
+
+    # A backfill that is started, stopped while it waits for a lock, and started again.
+    page.get_by_role("link", name="The shop").click()
+    page.get_by_role("link", name="shop.orders").click()
+    backfill = page.locator("#backfill")
+    backfill.get_by_text("Completed, started by the stream.").wait_for()
+    read, stop = (
+        backfill.get_by_role("button", name=name, exact=True)
+        for name in ("Read the table again", "Stop the backfill")
+    )
+    with shop.locked("shop.orders"):
+        read.click()
+        backfill.get_by_text(re.compile("(Pending|Active), asked for by a person")).wait_for()
+        accessible(page)
+        stop.click()
+        backfill.get_by_text("Stopped, asked for by a person").wait_for()
+    screenshot(page, "backfill")
+    read.click()
+    backfill.get_by_text("Completed, asked for by a person").wait_for()
 
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Log in").wait_for()

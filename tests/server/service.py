@@ -20,8 +20,14 @@ PARENT = "projects/p/locations/l"
 class Served:
     """A service in a process of its own, in a folder that outlives it."""
 
-    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
-        self.folder, self.options, self._environment = folder, options, environment
+    def __init__(
+        self, folder: Path, *options: str, config: Path | None = None, **environment: str
+    ) -> None:
+        """config: a project file, which says what Spark is then."""
+        self.folder, self._environment = folder, environment
+        self.options: tuple[str, ...] = options
+        spark = ("--spark-memory", "1g", "--spark-master", "local[2]")
+        self._settings = ("--config", str(config)) if config else spark
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> Served:
@@ -29,7 +35,7 @@ class Served:
             [
                 *(sys.executable, "-m", "mirrorlake.cli.main", "serve"),
                 *("--folder", str(self.folder), "--port", "0"),
-                *("--spark-memory", "1g", "--spark-master", "local[2]"),
+                *self._settings,
                 *self.options,
             ],
             env=os.environ | self._environment,
@@ -52,7 +58,8 @@ class Served:
 
     @property
     def token(self) -> str:
-        return (self.folder / "token").read_text()
+        token = self.folder / "token"  # of a service that asks for none there is none
+        return token.read_text() if token.exists() else "none"
 
     def call(
         self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str

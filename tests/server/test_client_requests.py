@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -167,3 +168,73 @@ def test_addresses_operations_and_locations_are_told(api: Api) -> None:
     assert api("POST", f"{operation}:cancel") == {}
     assert api("DELETE", operation) == {}
     assert api("GET", operation, code=404)["error"]["code"] == 404
+
+
+@pytest.mark.clause("FD-078", "FD-079")
+def test_every_change_answers_with_an_operation_that_ends_with_its_result(api: Api) -> None:
+    asked = {"streamId": "shop", "force": "true"}
+    profile, stream = "connectionProfiles/source", "streams/shop"
+    answers = {
+        f"create {profile}": api.post(
+            "connectionProfiles", MYSQL, connectionProfileId="other", validateOnly="true"
+        ),
+        f"update {profile}": api.patch(profile, {"displayName": "new"}, "displayName"),
+        f"create {stream}": api.post("streams", STREAM, **asked),
+        f"run {stream}": api.post(f"{stream}:run", {"force": True}),
+        f"delete {stream}": api("DELETE", f"{PARENT}/{stream}"),
+    }
+    for what, answer in answers.items():
+        assert api("GET", answer["name"]) == answer
+        told = answer["metadata"]
+        assert told["@type"] == f"{TYPE}.OperationMetadata"
+        assert told["createTime"]
+        assert told["target"].startswith(f"{PARENT}/")
+        assert told["verb"] == what.partition(" ")[0]
+        assert (told["requestedCancellation"], told["apiVersion"]) == (False, "v1")
+        is_waiting = what.startswith(("run", "delete"))  # for who supervises the stream
+        assert answer["done"] is not is_waiting
+        if not is_waiting:
+            kind = "Stream" if what.endswith(stream) else "ConnectionProfile"
+            assert answer["response"]["@type"] == f"{TYPE}.{kind}"
+    gone = api(
+        "DELETE", f"{PARENT}/connectionProfiles/tables", requestId=str(uuid.uuid4()), code=400
+    )
+    assert gone["error"]["status"] == "FAILED_PRECONDITION"  # the stream uses it
+    away = {"postgresqlProfile": {"hostname": "127.0.0.1", "port": 1, "username": "u"}}
+    away["postgresqlProfile"]["database"] = "d"
+    failed = api.post("connectionProfiles", away, connectionProfileId="away")
+    assert failed["done"] is True
+    assert "response" not in failed
+    assert failed["error"]["code"] == 9
+    assert failed["error"]["message"]
+    assert failed["error"]["details"] == []
+
+
+@pytest.mark.clause("FD-080")
+def test_the_parser_of_the_official_client_reads_the_answers(api: Api) -> None:
+    from google.cloud import datastream_v1
+
+    api.post(
+        "connectionProfiles",
+        {"gcsProfile": {"bucket": "b"}},
+        connectionProfileId="bucket",
+        force="true",
+    )
+    destination = {
+        "destinationConnectionProfile": f"{PARENT}/connectionProfiles/bucket",
+        "gcsDestinationConfig": {"fileRotationInterval": "60s", "avroFileFormat": {}},
+    }
+    stream = {**STREAM, "destinationConfig": destination}
+    api.post("streams", stream, streamId="shop", force="true")
+    answer = api.get("streams/shop")
+    assert answer["state"] == "NOT_STARTED"
+    by_number = {**answer, "state": 1, "createTime": "2026-11-24T05:00:00.123456789Z"}
+    for sent in (answer, by_number):
+        read = datastream_v1.Stream.from_json(json.dumps(sent))
+        assert read.state == datastream_v1.Stream.State.NOT_STARTED
+        assert read.create_time.year == 2026
+        rotation = read.destination_config.gcs_destination_config.file_rotation_interval
+        assert rotation.total_seconds() == 60
+    for scn in (7, "7"):
+        text = json.dumps({"scn": scn})
+        assert datastream_v1.OracleScnPosition.from_json(text).scn == 7

@@ -61,16 +61,32 @@ def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_pa
     with pytest.raises(UsageError, match="exists already"):
         run(served, "streams", "create", "shop", "--file", file("c", stream))
     assert json.loads(run(served, "streams", "--json"))[0]["state"] == "NOT_STARTED"
+    tested = run(
+        served, "streams", "create", "other", "--file", file("c", stream), "--validate-only"
+    )
+    assert "this release does not read MySQL" in tested
+    named = file("d", {"displayName": "The shop", "labels": {"a": "b"}})
+    run(served, "streams", "update", "shop", "--file", named, "--mask", "displayName")
+    shown = json.loads(run(served, "streams", "show", "shop"))
+    assert (shown["displayName"], shown["labels"]) == ("The shop", {})
+    run(served, "profiles", "update", "source", "--file", file("e", {"displayName": "MySQL"}))
+    shown = json.loads(run(served, "profiles", "show", "source"))
+    assert (shown["displayName"], shown["mysqlProfile"]["hostname"]) == ("MySQL", "h")
     with pytest.raises(OperatorError, match="does not read MySQL"):
         run(served, "streams", "start", "shop")
     with pytest.raises(UsageError, match="NOT_STARTED cannot become PAUSED"):
         run(served, "streams", "pause", "shop")
     assert "NOT_OFFERED" in run(served, "errors", "shop", code=1)
+    told = [
+        one["eventCode"] for one in json.loads(run(served, "streams", "activity", "shop", "--json"))
+    ]
+    assert told == ["STREAM_CREATED", "STREAM_UPDATED", *["STREAM_STATE_CHANGED"] * 2]
+    assert "the stream is STARTING" in run(served, "streams", "activity", "shop")
     assert json.loads(run(served, "objects", "shop", "--json")) == []
     with pytest.raises(UsageError, match="has no object"):
         run(served, "objects", "shop", "backfill", "shop.orders")
     with pytest.raises(UsageError, match="belong to a backfill"):
-        run(served, "objects", "shop", "--max-rows-per-second", "5")
+        run(served, "objects", "shop", "--max-bytes-per-second", "5MiB")
     with pytest.raises(OperatorError, match="does not discover MySQL"):
         run(served, "profiles", "discover", "source")
     with pytest.raises(UsageError, match="used by"):
@@ -85,3 +101,13 @@ def test_a_service_that_does_not_run_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["streams", "--folder", str(tmp_path)])
     assert isinstance(done.exception, Unavailable)
     assert "mirrorlake serve" in str(done.exception)
+
+
+def test_no_proxy_is_sent_the_token(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody listens there
+    run(served, "streams")
+
+
+def test_a_location_that_is_none_is_refused(served: Served) -> None:
+    with pytest.raises(UsageError, match="not the name of a resource"):
+        run(served, "streams", "--location", "projects/a b/locations/c")

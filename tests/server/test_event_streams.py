@@ -58,7 +58,7 @@ def rows_of(events: list[dict[str, Any]]) -> dict[int, str]:
     return rows
 
 
-@pytest.mark.clause("ST-030", "ST-265", "ST-321", "ST-333")
+@pytest.mark.clause("ST-030", "ST-265", "ST-313", "ST-321", "ST-333")
 def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
     served: Served, database: Database, s3: S3Server
 ) -> None:
@@ -135,8 +135,29 @@ def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
     (one,) = wait(lambda: list(client.list_stream_objects(parent=f"{PARENT}/streams/events")), 120)
     state = api.BackfillJob.State.COMPLETED
     wait(lambda: client.get_stream_object(name=one.name).backfill_job.state == state, 120)
-    with pytest.raises(exceptions.MethodNotImplemented, match="event files are not backfilled"):
-        client.start_backfill_job(object_=one.name)
+    client.start_backfill_job(object_=one.name)
+    manual = api.BackfillJob.Trigger.MANUAL
+
+    def backfilled() -> bool:
+        job = client.get_stream_object(name=one.name).backfill_job
+        return (job.state, job.trigger) == (state, manual)
+
+    wait(backfilled, 120)
+
+    told = client.discover_connection_profile(
+        request={
+            "parent": PARENT,
+            "connection_profile_name": f"{PARENT}/connectionProfiles/events",
+            "full_hierarchy": True,
+            "postgresql_rdbms": {},
+        }
+    )
+    (schema,) = told.postgresql_rdbms.postgresql_schemas
+    (table,) = schema.postgresql_tables
+    assert [(one.column, one.data_type, one.primary_key) for one in table.postgresql_columns] == [
+        ("id", "LONG", True),
+        ("note", "STRING", False),
+    ]
 
     move("events", "PAUSED")
     database.execute("insert into shop.orders values (12, 'd')")

@@ -83,6 +83,7 @@ def stream_of(database: Database, name: str = "shop") -> dict[str, Any]:
 
 @pytest.mark.clause("ST-001", "ST-002", "ST-274", "ST-280", "ST-298", "ST-302")
 @pytest.mark.clause("ST-287", "ST-289", "ST-290")
+@pytest.mark.clause("FD-070", "FD-074", "FD-075")
 @pytest.mark.clause("ST-307", "ST-308", "ST-309", "ST-310", "ST-311", "ST-312", "ST-345")
 def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> None:
     from google.api_core import exceptions
@@ -131,6 +132,13 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
         ("id", "int8", True),
         ("note", "text", False),
     ]
+
+    inline = {"parent": PARENT, "connection_profile": profile_of(database), "hierarchy_depth": 1}
+    found = client.discover_connection_profile(request={**inline, "postgresql_rdbms": {}})
+    levels = {
+        one.schema: list(one.postgresql_tables) for one in found.postgresql_rdbms.postgresql_schemas
+    }
+    assert levels["shop"] == []
 
     stream = stream_of(database)
     name = f"{PARENT}/streams/shop"
@@ -184,7 +192,7 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
             },
         }
     )
-    assert same.name == one.name
+    assert same.name == one.name == client.get_stream_object(name=one.name).name
     refused = exceptions.BadRequest if applies else exceptions.MethodNotImplemented
     with pytest.raises(refused, match=r"no backfill|the load"):
         client.stop_backfill_job(object_=one.name)

@@ -6,6 +6,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from mirrorlake.app.streams.projects import ServiceFolders
 from mirrorlake.app.streams.service import Service, opened
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.requests import Asked
+from mirrorlake.control.states import StreamMove
+from mirrorlake.errors import ResourceExists
+from mirrorlake.landing.metadata import Metadata, OurMetadata, encode
 from mirrorlake.server.application import application
-from mirrorlake.server.pages.history import Histories
 from tests.app.zones import Zone
 from tests.server.asgi import TestClient
 
@@ -37,7 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-def add_stream(service: Service, display: str = "The shop") -> None:
+def add_stream(service: Service, display: str = "The shop", name: str = "shop") -> None:
     source = {
         "postgresqlProfile": {
             "hostname": "127.0.0.1",
@@ -49,8 +52,9 @@ def add_stream(service: Service, display: str = "The shop") -> None:
     }
     asked = Asked("", False, True)
     profiles = service.control.profiles
-    profiles.create(PARENT, "source", source, asked)
-    profiles.create(PARENT, "tables", {"bigqueryProfile": {}}, asked)
+    with suppress(ResourceExists):
+        profiles.create(PARENT, "source", source, asked)
+        profiles.create(PARENT, "tables", {"bigqueryProfile": {}}, asked)
     stream = {
         "displayName": display,
         "sourceConfig": {
@@ -63,7 +67,7 @@ def add_stream(service: Service, display: str = "The shop") -> None:
         },
         "backfillAll": {},
     }
-    service.control.streams.create(PARENT, "shop", stream, asked)
+    service.control.streams.create(PARENT, name, stream, asked)
 
 
 @pytest.fixture
@@ -75,7 +79,7 @@ def zone(service: Service) -> Iterator[Zone]:
 
 
 def client(service: Service, token: str | None = TOKEN, **more: Any) -> TestClient:
-    app = application(service, token, {"127.0.0.1"}, Histories())
+    app = application(service, token, {"127.0.0.1"})
     return TestClient(app, base_url=URL, follow_redirects=False, **more)
 
 
@@ -142,6 +146,18 @@ def test_forms_of_other_sites_are_refused(service: Service, headers: dict[str, s
     assert "set-cookie" not in refused.headers
 
 
+def test_a_service_without_a_token_does_nothing_for_other_sites(service: Service) -> None:
+    api = client(service, token=None)
+    address = f"/v1/{PARENT}/connectionProfiles?connectionProfileId=csrf&force=true"
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        # Without a preflight: a form may send text.
+        sent = {"Content-Type": "text/plain", **headers}
+        refused = api.post(address, content=b'{"bigqueryProfile": {}}', headers=sent)
+        assert refused.status_code == 403
+        assert refused.json()["error"]["status"] == "PERMISSION_DENIED"
+    assert api.get(f"/v1/{PARENT}/connectionProfiles/csrf").status_code == 404
+
+
 def test_a_forged_host_is_refused_on_pages_too(browser: TestClient) -> None:
     for path in ("/", "/login", "/assets/page.js", STREAM):
         assert browser.get(path, headers={"Host": "evil.example"}).status_code == 421
@@ -205,16 +221,17 @@ def test_a_stream_shows_its_tables_and_one_that_stands_still_first(
     zone.folder("zz_bad").joinpath(f"{2:020d}.parquet").write_bytes(b"no parquet")
     zone.apply()
     page = browser.get(STREAM).text
+    assert "<td>the stream was created</td>" in page
     assert page.index("s.zz_bad") < page.index("s.good")
     assert '<dd id="applied">4</dd>' in page
     assert "s.zz_bad" not in browser.get(f"{STREAM}?find=GOOD").text
     table = browser.get(f"{STREAM}/table?name=s.zz_bad").text
-    assert "Why it stands still" in table
+    assert "Why it has stopped" in table
     assert "Load the table again." in table
     root = zone.root
     assert f"mirrorlake reset s.zz_bad --root {root} --yes &amp;&amp;" in table
     good = browser.get(f"{STREAM}/table?name=s.good").text
-    assert "Why it stands still" not in good
+    assert "Why it has stopped" not in good
     assert "<dt>Inserts</dt><dd>3</dd>" in good
 
 
@@ -245,8 +262,53 @@ def test_a_backfill_is_shown_with_its_progress_and_how_to_stop_it(
     assert "mirrorlake objects shop stop s.good" in page
     one["backfillJob"] = {"state": "COMPLETED", "trigger": "AUTOMATIC", "errors": []}
     service.control.supervision.observe_objects(SHOP, lambda _old, _now: [one])
-    assert "Completed, the load of its rows." in browser.get(address).text
+    assert "Completed, started by the stream." in browser.get(address).text
     service.control.supervision.observe_objects(SHOP, lambda _old, _now: [])
+
+
+def test_a_backfill_is_asked_for_and_stopped_on_the_page_of_its_table(
+    browser: TestClient, service: Service
+) -> None:
+    add_stream(service, "Read again", "again")
+    shop = ResourceName.parse(f"{PARENT}/streams/again")
+    page_of = "/streams/p/l/again"
+    zone = Zone(service.places.data / "tables/p/l/again")
+    ours = OurMetadata("g", "good", {"schema": "s"})
+    one = {
+        "displayName": "s.good",
+        "sourceObject": {"postgresqlIdentifier": {"schema": "s", "table": "good"}},
+        "errors": [],
+        "backfillJob": {"state": "COMPLETED", "trigger": "AUTOMATIC", "errors": []},
+    }
+    zone.table("good")
+    metadata = encode(Metadata(("id",), ours=ours))
+    zone.folder("good").joinpath("_metadata.json").write_bytes(metadata)
+    zone.land("good", 1, {"id": [1]})
+    zone.apply()
+    supervision = service.control.supervision
+    supervision.observe_objects(shop, lambda _old, _now: [one])
+    address, form = f"{page_of}/table?name=s.good", f'action="{page_of}/backfill"'
+    assert form not in browser.get(address).text  # the stream has not begun
+
+    def ask(verb: str, name: str = "s.good", origin: str = URL) -> Any:
+        sent = {"name": name, "verb": verb}
+        return browser.post(f"{page_of}/backfill", data=sent, headers={"Origin": origin})
+
+    assert ask("backfill").status_code == 409
+    for move in (StreamMove.START, StreamMove.VALID):
+        supervision.observe(shop, move)
+    assert form in browser.get(address).text
+    assert ask("backfill", origin="http://evil.example").status_code == 403
+    assert ask("backfill", "s.none").status_code == ask("reset").status_code == 404
+    assert client(service).post(f"{page_of}/backfill", headers={"Origin": URL}).status_code == 303
+    asked = ask("backfill")
+    assert (asked.status_code, asked.headers["location"]) == (303, address)
+    page = browser.get(address).text
+    assert "Pending, asked for by a person" in page
+    assert '<input type="hidden" name="verb" value="stop">' in page
+    assert ask("backfill").status_code == 409  # it is under way
+    assert ask("stop").status_code == 303  # capture does it
+    service.control.supervision.removed(shop)
 
 
 def test_a_stream_of_event_files_shows_its_objects(browser: TestClient, service: Service) -> None:
@@ -266,7 +328,8 @@ def test_a_stream_of_event_files_shows_its_objects(browser: TestClient, service:
     }
     service.control.streams.create(PARENT, "events", events, asked)
     page = browser.get("/streams/p/l/events").text
-    assert f"Written: event files, {service.places.data}/files/files/events" in page
+    assert "Written: event files" in page
+    assert f"<dd>{service.places.data}/files/files/events</dd>" in page
     assert "No objects yet." in page
     assert "Changes applied" not in page
 

@@ -84,6 +84,11 @@ class Shop:
         root = self.served.folder / "data" / "files" / "zones" / "shop"
         wait(lambda: landed(root) == sorted(keys), 120)
 
+    def reads_again(self, *keys: int) -> None:
+        """These rows and no others are landed, perhaps more than once."""
+        root = self.served.folder / "data" / "files" / "zones" / "shop"
+        wait(lambda: sorted(set(landed(root))) == sorted(keys), 120)
+
     def insert(self, key: int) -> None:
         self.database.execute(f"insert into shop.orders values ({key})")
 
@@ -134,8 +139,9 @@ def test_a_stream_is_changed_paused_and_deleted_while_it_runs(shop: Shop) -> Non
 
 @pytest.mark.full
 @pytest.mark.crash
-@pytest.mark.parametrize("wanted", ["RUNNING", "STARTING", "DRAINING", "PAUSED", "DELETED"])
+@pytest.mark.parametrize("wanted", ["RUNNING", "STARTING", "DRAINING", "PAUSED", "DELETED", "LOST"])
 def test_a_killed_service_reaches_what_was_wanted(shop: Shop, wanted: str) -> None:
+    """LOST: it runs, and its database is gone too."""
     shop.ask("RUNNING")
     if wanted != "STARTING":
         shop.lands(1, 2, 3)
@@ -146,6 +152,9 @@ def test_a_killed_service_reaches_what_was_wanted(shop: Shop, wanted: str) -> No
     if wanted == "DELETED":
         shop.call("DELETE", STREAM)
     shop.served.kill()
+    if wanted == "LOST":
+        for file in shop.served.folder.glob("streams.sqlite*"):
+            file.unlink()
     shop.insert(4)
     shop.served.start()
     if wanted == "DELETED":
@@ -203,7 +212,27 @@ def test_a_stream_writes_json_files_in_a_folder(shop: Shop) -> None:
 
 
 @pytest.mark.full
-def test_a_lost_slot_fails_permanently_until_a_run_loads_again(shop: Shop) -> None:
+@pytest.mark.clause("ST-282", "ST-285", "ST-291", "ST-292")
+def test_a_stream_without_backfill_lands_only_changes_until_one_is_asked_for(shop: Shop) -> None:
+    sent = shop.stream() | {"backfillNone": {}}
+    del sent["backfillAll"]
+    shop.call("PATCH", f"{STREAM}?updateMask=backfillAll,backfillNone", sent)
+    shop.ask("RUNNING")
+    shop.reaches("RUNNING")
+    objects = f"{STREAM}/objects"
+    (one,) = wait(lambda: shop.call("GET", objects)["streamObjects"], 120)
+    wait(
+        lambda: shop.call("GET", f"/v1/{one['name']}")["backfillJob"]["state"] == "NOT_STARTED", 60
+    )
+    shop.insert(4)
+    shop.lands(4)
+    shop.call("POST", f"/v1/{one['name']}:startBackfillJob")
+    shop.reads_again(1, 2, 3, 4)
+
+
+@pytest.mark.full
+@pytest.mark.clause("ST-277", "ST-338")
+def test_a_lost_slot_fails_permanently_until_a_run_reads_the_tables_again(shop: Shop) -> None:
     shop.ask("RUNNING")
     shop.lands(1, 2, 3)
     shop.ask("PAUSED")
@@ -214,11 +243,20 @@ def test_a_lost_slot_fails_permanently_until_a_run_loads_again(shop: Shop) -> No
     shop.reaches("FAILED_PERMANENTLY")
     (error,) = shop.call("GET", STREAM)["errors"]
     assert error["reason"] == "SOURCE_GAP"
-    assert ":run" in error["details"]["remedy"]
+    assert ":run" in error["details"]["hint"]
     shop.call("POST", f"{STREAM}:run", {"cdcStrategy": {"nextAvailableStartPosition": {}}})
     shop.reaches("RUNNING")
-    shop.lands(1, 2, 3, 4)
+    shop.reads_again(1, 2, 3, 4)
     assert shop.call("GET", STREAM)["lastRecoveryTime"]
+
+    def is_over() -> bool:
+        (orders,) = shop.call("GET", f"{STREAM}/objects")["streamObjects"]
+        job = orders["backfillJob"]
+        is_complete = (job["state"], job["trigger"]) == ("COMPLETED", "AUTOMATIC")
+        has_read = job.get("progress", {}).get("rows") == 4
+        return is_complete and has_read and orders["errors"] == []
+
+    wait(is_over, 60)
 
 
 @pytest.mark.full
@@ -254,7 +292,7 @@ def test_a_killed_service_knows_again_what_failed_and_why(shop: Shop) -> None:
     shop.served.kill()  # whatever it has done of the recovery
     shop.served.start()
     shop.reaches("RUNNING")
-    shop.lands(1, 2, 3, 4)
+    shop.reads_again(1, 2, 3, 4)
 
 
 @pytest.mark.full

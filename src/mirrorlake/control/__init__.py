@@ -1,1 +1,2 @@
-"""Streams, objects, profiles and operations: what is wanted of them, and which moves are legal."""
+"""Streams, objects, profiles and operations: their desired states and the legal moves between
+states."""

@@ -1,4 +1,4 @@
-"""What is asked of a stream or a profile, tested against itself and against how it stands."""
+"""Validates requests for streams and profiles, alone and against the current state."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from contextlib import suppress
 from typing import TypeVar
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from mirrorlake.control.reports import Document
 from mirrorlake.control.secrets import check_references
 from mirrorlake.control.shapes.base import Shape
 from mirrorlake.control.shapes.profiles import ConnectionProfile
-from mirrorlake.control.shapes.streams import SOURCE_CONFIGS, RunRequest, Stream
+from mirrorlake.control.shapes.streams import SOURCE_CONFIGS, BackfillAll, RunRequest, Stream
 from mirrorlake.control.states import StreamMove, StreamState
 from mirrorlake.errors import IllegalMove, InvalidRequest, NotOffered
 
 OUTPUT = ("name", "createTime", "updateTime", "satisfiesPzs", "satisfiesPzi")
-"""Fields of every resource that only we set."""
-STREAM_OUTPUT = (*OUTPUT, "errors", "lastRecoveryTime", "state")
+"""Output-only fields of every resource."""
+PROJECT_FILE = "projectFile"
+STREAM_OUTPUT = (*OUTPUT, "errors", "lastRecoveryTime", PROJECT_FILE, "state")
 
 _S = TypeVar("_S", bound=Shape)
 
@@ -53,7 +55,7 @@ def check_profile(shape: ConnectionProfile) -> None:
 
 
 def input_of(shape: Stream) -> Document:
-    """What a person says of a stream, with its state."""
+    """The input fields of a stream, with its state."""
     return {
         name: value
         for name, value in shape.document().items()
@@ -68,14 +70,27 @@ def output_of(document: Document) -> Document:
 
 
 def profiles_of(stream: Document) -> set[str]:
-    return {
-        stream["sourceConfig"]["sourceConnectionProfile"],
-        stream["destinationConfig"]["destinationConnectionProfile"],
-    }
+    """The profiles that a stream references; none for a stream of a project file."""
+    source, destination = stream.get("sourceConfig", {}), stream.get("destinationConfig", {})
+    named = (
+        source.get("sourceConnectionProfile"),
+        destination.get("destinationConnectionProfile"),
+    )
+    return {name for name in named if name}
+
+
+def check_not_listed(stream: Document) -> None:
+    """Raises IllegalMove for a stream of a project file, of which only the state can be changed."""
+    if (file := stream.get(PROJECT_FILE)) is not None:
+        raise IllegalMove(
+            f"the stream is listed in {file}",
+            where=stream["name"],
+            hint="Change or remove it there, then start the service again.",
+        )
 
 
 def move_to(state: StreamState, target: StreamState | None) -> StreamMove | None:
-    """The move that brings a stream to a state that a person asks for (ST-280)."""
+    """The move that brings a stream to a requested state (ST-280)."""
     if target is None or target is state:
         return None
     match target:
@@ -90,7 +105,7 @@ def move_to(state: StreamState, target: StreamState | None) -> StreamMove | None
 
 
 def check_slot(current: Stream, following: Stream) -> None:
-    """The slot is where the stream stands in the log: another one would be a gap (ST-328)."""
+    """The slot holds the stream's position in the log: another slot would lose changes (ST-328)."""
 
     def slot(stream: Stream) -> str | None:
         config = stream.source_config and stream.source_config.postgresql_source_config
@@ -102,6 +117,20 @@ def check_slot(current: Stream, following: Stream) -> None:
             where="sourceConfig.postgresqlSourceConfig.replicationSlot",
             hint="Create another stream.",
         )
+
+
+def check_excluded(stream: Stream) -> None:
+    """What is not backfilled is named as objects of the source (ST-282)."""
+    config, kinds = stream.source_config, SOURCE_CONFIGS
+    chosen = next((kind for kind in kinds if config and getattr(config, kind) is not None), "")
+    fitting = chosen.replace("source_config", "excluded_objects")
+    for name in BackfillAll.model_fields:
+        if name != fitting and stream.backfill_all and getattr(stream.backfill_all, name):
+            raise InvalidRequest(
+                "the excluded objects are not those of the kind of the source",
+                where=f"backfillAll.{to_camel(name)}",
+                hint=f"Send {to_camel(fitting)}.",
+            )
 
 
 def check_strategy(stream: Stream, request: RunRequest) -> None:
@@ -134,7 +163,7 @@ def check_strategy(stream: Stream, request: RunRequest) -> None:
 
 
 def request_id(text: str) -> str:
-    """Raises InvalidRequest for what is not a UUID, or is all zero (ST-345)."""
+    """Raises InvalidRequest when the text is not a UUID or is all zero (ST-345)."""
     if not text:
         return ""
     if re.fullmatch(r"[0-9a-fA-F-]{32,36}", text):

@@ -1,13 +1,15 @@
-"""All resources of one service, and what is read of them.
+"""All resources of one service, for reading.
 
-Nothing in this room talks to a source, a process or a file of a stream. A `Validator` does the
-former; who supervises the streams asks what is wanted, and tells what it observes (`Supervision`).
+Nothing in this package connects to a source, a process or a file of a stream: a `Validator` does
+the former, and the supervisor of the streams reads the desired states and reports what it observes
+(`Supervision`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from datetime import timedelta
 
 from mirrorlake.control import listing
 from mirrorlake.control.names import ResourceKind, ResourceName, location
@@ -19,16 +21,19 @@ from mirrorlake.control.store.database import Database
 from mirrorlake.control.streams import Streams
 from mirrorlake.control.supervision import Supervision, object_id
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.landed import parse_time
+from mirrorlake.model.landed import format_time, parse_time
 
 REQUEST_SECONDS = 86_400.0
-"""How long a request is recognised by its identifier; at least an hour is promised (ST-345)."""
+"""How long a repeated request is recognised by its identifier; at least an hour is promised
+(ST-345)."""
 OPERATION_SECONDS = 7 * 86_400.0
-"""How long an operation is shown after its end."""
+"""How long a finished operation is kept."""
+ACTIVITY_SECONDS = 90 * 86_400.0
+"""How long the activity log is kept."""
 
 
 class Control:
-    """For any number of threads."""
+    """Thread-safe."""
 
     def __init__(
         self,
@@ -59,7 +64,8 @@ class Control:
         where: str = "",
         order: str = "",
     ) -> tuple[list[Document], str]:
-        """A page, and the token of the next one, empty for none (ST-342). Raises InvalidRequest."""
+        """A page, and the token of the next one, empty on the last (ST-342). Raises
+        InvalidRequest."""
         size = listing.page_size(size)
         query = hashlib.sha256(f"{kind} {parent} {where} {order}".encode()).hexdigest()[:16]
         offset = listing.offset_of(token, query)
@@ -99,19 +105,19 @@ class Control:
         return found
 
     def lookup(self, stream: ResourceName, identifier: Document) -> Document:
-        """The object of a source identifier. Raises ResourceNotFound."""
+        """The object with a source identifier. Raises ResourceNotFound."""
         return self.get(
             ResourceName(str(stream), ResourceKind.OBJECT, object_id(stream, identifier))
         )
 
     def delete_operation(self, name: ResourceName) -> None:
-        """Forget an operation; what it does goes on. Raises ResourceNotFound."""
+        """Delete the record of an operation; its work continues. Raises ResourceNotFound."""
         with self._database.transaction() as transaction:
             self._requests.get(transaction, name)
             transaction.remove(name)
 
     def cancel_operation(self, name: ResourceName) -> None:
-        """Note the wish; an operation of ours cannot be taken back. Raises ResourceNotFound."""
+        """Record the request; our operations cannot be cancelled. Raises ResourceNotFound."""
         with self._database.transaction() as transaction:
             found = self._requests.get(transaction, name)
             if not found["done"]:
@@ -119,10 +125,11 @@ class Control:
                 transaction.put(name, found)
 
     def tidy(self) -> None:
-        """Forget requests and finished operations that nobody asks for any more."""
+        """Delete expired requests, finished operations and activity."""
         now = self._clock.now()
         with self._database.transaction() as transaction:
             transaction.forget_requests(now.timestamp() - REQUEST_SECONDS)
+            transaction.forget_activity(format_time(now - timedelta(seconds=ACTIVITY_SECONDS)))
             for one in transaction.all(ResourceKind.OPERATION):
                 ended = one["metadata"].get("endTime", "")
                 if ended and (now - parse_time(ended)).total_seconds() > OPERATION_SECONDS:

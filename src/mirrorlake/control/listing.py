@@ -1,8 +1,8 @@
-"""Lists of resources: pages, filters and orders (ST-342).
+"""Lists of resources: pages, filters and sort orders (ST-342).
 
-A filter is a series of comparisons joined by AND, with OR inside parentheses not offered:
-`state=RUNNING AND labels.team="data"`. `:` asks whether a text contains another, or whether a field
-is there (`labels.team:*`).
+A filter is a series of comparisons joined by AND; OR and parentheses are not supported:
+`state=RUNNING AND labels.team="data"`. `:` tests whether a text contains another, or whether a
+field exists (`labels.team:*`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def parse_order(text: str) -> list[tuple[tuple[str, ...], bool]]:
 def ordered(
     documents: Sequence[Mapping[str, Any]], orders: Sequence[tuple[tuple[str, ...], bool]]
 ) -> list[Mapping[str, Any]]:
-    """By the orders, and then by name."""
+    """Sorted by the orders, then by name."""
     found = sorted(documents, key=lambda one: str(one["name"]))
     for path, is_descending in reversed(orders):
         found.sort(key=lambda one, path=path: _text(one, path), reverse=is_descending)  # type: ignore[misc]
@@ -119,7 +119,8 @@ def _text(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
 
 
 def page_size(asked: int) -> int:
-    """0 asks for the default; what is larger than the largest is cut. Raises InvalidRequest."""
+    """The effective page size: 0 means the default, larger values are capped. Raises
+    InvalidRequest."""
     if asked < 0:
         raise InvalidRequest(
             "a page size cannot be negative", where="pageSize", hint="Use 1 to 1000."
@@ -128,12 +129,12 @@ def page_size(asked: int) -> int:
 
 
 def page_token(offset: int, query: str) -> str:
-    """Of the page that begins at an offset of the list that a query asks for."""
+    """The token of the page at an offset of the result of a query."""
     return base64.urlsafe_b64encode(f"{offset}:{query}".encode()).decode()
 
 
 def offset_of(token: str, query: str) -> int:
-    """Raises InvalidRequest for a token that is not of this query."""
+    """The offset in a page token. Raises InvalidRequest for a token of another query."""
     if not token:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""Update masks: only the fields that are named are overwritten; without a mask all are (ST-346)."""
+"""Update masks: only the named fields are overwritten; without a mask, all are (ST-346)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def parse_mask(text: str) -> list[tuple[str, ...]]:
 def overlaid(
     current: Document, sent: Document, mask: Sequence[tuple[str, ...]], output: Sequence[str]
 ) -> dict[str, Any]:
-    """The document after an update. A masked field that was not sent is cleared (FD-068).
+    """The document after an update. A field in the mask that was not sent is cleared (FD-068).
 
-    output: fields that only we set; they stay as they are.
+    output: output-only fields, which keep their values.
     """
     if not mask:
         kept = {name: current[name] for name in output if name in current}
@@ -72,5 +72,5 @@ def _copy(target: dict[str, Any], sent: Document, path: tuple[str, ...]) -> None
 
 
 def _either(sent: Mapping[str, Any], name: str) -> Any:
-    """A field in either of its spellings."""
+    """A field in either spelling."""
     return sent.get(name, sent.get(to_snake(name)))

@@ -15,8 +15,12 @@ _ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _ANY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+HOME = "projects/local/locations/local"
+"""The default parent of names."""
+
+
 class ResourceKind(StrEnum):
-    """A kind of resource, by the segment of its collection."""
+    """A kind of resource, named by the segment of its collection."""
 
     STREAM = "streams"
     OBJECT = "objects"
@@ -60,7 +64,7 @@ def location(text: str) -> tuple[str, str]:
 
 
 def new_name(parent: str, kind: ResourceKind, identifier: str) -> ResourceName:
-    """The name of a stream or profile that shall be made. Raises InvalidRequest."""
+    """The name of a new stream or profile. Raises InvalidRequest."""
     location(parent)
     if not _ID.fullmatch(identifier):
         raise InvalidRequest(
@@ -70,6 +74,12 @@ def new_name(parent: str, kind: ResourceKind, identifier: str) -> ResourceName:
             "not ending with a hyphen.",
         )
     return ResourceName(parent, kind, identifier)
+
+
+def identifier_like(text: str) -> str:
+    """A valid identifier derived from a text; different texts may give the same one."""
+    found = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return (found if found[:1].isalpha() else f"s-{found}")[:63].rstrip("-")
 
 
 def _invalid(text: str) -> InvalidRequest:

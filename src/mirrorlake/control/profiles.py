@@ -1,8 +1,9 @@
-"""Connection profiles: made, changed and removed, with their secrets apart (ST-314, ST-324)."""
+"""Creates, updates and deletes connection profiles, whose secrets are stored separately (ST-314,
+ST-324)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mirrorlake.control import masks
 from mirrorlake.control.checks import OUTPUT, check_profile, profiles_of, shaped
@@ -58,7 +59,7 @@ class Profiles:
         shape = shaped(ConnectionProfile, masks.overlaid(current, sent, paths, OUTPUT))
         check_profile(shape)
         secrets = dict(secrets_of(shape))
-        # What is input only cannot be sent back: it stays, unless its field is named (ST-324).
+        # Input-only fields cannot be sent back: kept unless the mask names them (ST-324).
         asked_for = {".".join(path) for path in paths}
         kept = {
             path: secret
@@ -66,6 +67,7 @@ class Profiles:
             if path.partition(".")[0] in shape.document()
             and not any(path == one or path.startswith(f"{one}.") for one in asked_for)
         }
+        _check_hosts(current, shape.document(), kept.keys() - secrets.keys())
         secrets = kept | secrets
 
         def act(transaction: Transaction) -> Document:
@@ -108,7 +110,7 @@ class Profiles:
         asked: Asked,
     ) -> Document:
         if not asked.validate_only:
-            # First: a profile without its secrets would be shown, and secrets of none are harmless.
+            # First: a profile without its secrets would be visible; the reverse is harmless.
             self._secrets.put(str(name), secrets)
             transaction.put(name, document)
         return document
@@ -117,3 +119,29 @@ class Profiles:
         self, shape: ConnectionProfile, secrets: Mapping[str, str], asked: Asked
     ) -> Sequence[Validation]:
         return () if asked.force else self._validator.profile(shape, secrets)
+
+
+def _check_hosts(current: Document, following: Document, secrets: Collection[str]) -> None:
+    """Raises InvalidRequest for a profile that would send a stored secret to another host: a user
+    who may change profiles cannot read their passwords, and must not be able to have one sent to a
+    host of their choice."""
+    for path in sorted(one for one in secrets if ".sslConfig." not in one):
+        kind = path.partition(".")[0]
+        if list(_hosts(current.get(kind))) != list(_hosts(following.get(kind))):
+            raise InvalidRequest(
+                "the profile names another host, and its stored secret is not sent there",
+                where=path,
+                hint="Send the secret again, and name it in updateMask too.",
+            )
+
+
+def _hosts(message: object) -> Iterator[object]:
+    """The host names in a part of a profile."""
+    if isinstance(message, Mapping):
+        for name in sorted(message):
+            if name in ("hostname", "domain"):
+                yield message[name]
+            yield from _hosts(message[name])
+    elif isinstance(message, list):
+        for one in message:
+            yield from _hosts(one)

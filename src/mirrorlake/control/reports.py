@@ -1,4 +1,4 @@
-"""What is told of resources: validations, errors, operations (ST-297, ST-299, ST-343, ST-344)."""
+"""The documents of validations, errors and operations (ST-297, ST-299, ST-343, ST-344)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mirrorlake.model.landed import format_time
 TYPE = "type.googleapis.com/google.cloud.datastream.v1."
 EMPTY_TYPE = "type.googleapis.com/google.protobuf.Empty"
 FAILED_PRECONDITION = 9
-"""The number of the status of an operation whose validation failed."""
+"""The status code of an operation whose validation failed."""
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """One thing that was tested. remedy: what to do, empty where there is nothing to do."""
+    """The result of one validation. remedy: what to do, empty if nothing."""
 
     code: str
     description: str
@@ -62,7 +62,7 @@ def validation_result(validations: Sequence[Validation]) -> Document:
 
 
 def why(validations: Sequence[Validation]) -> str:
-    """What failed, in sentences."""
+    """The failed validations, as sentences."""
     failed = [one for one in validations if one.state is ValidationState.FAILED]
     return " ".join(f"{one.description}: {one.message}. {one.remedy}".strip() for one in failed)
 
@@ -86,7 +86,7 @@ def error_of(error: MirrorlakeError, now: datetime) -> Document:
 
 
 def new_operation(parent: str, verb: str, target: ResourceName, now: datetime) -> Document:
-    """An operation that is under way (ST-343, ST-344)."""
+    """A running operation (ST-343, ST-344)."""
     return {
         "name": str(ResourceName(parent, ResourceKind.OPERATION, f"operation-{uuid.uuid4()}")),
         "metadata": {
@@ -111,7 +111,7 @@ def finished(
     code: int = FAILED_PRECONDITION,
     validations: Sequence[Validation] = (),
 ) -> Document:
-    """The operation at its end: with an error, or the resource, or nothing that is left of it."""
+    """The finished operation: with an error, or with the resource, or with an empty response."""
     metadata = {**operation["metadata"], "endTime": format_time(now)}
     if validations:
         metadata["validationResult"] = validation_result(validations)

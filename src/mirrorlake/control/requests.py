@@ -1,4 +1,4 @@
-"""Changes of resources: each whole or not at all, and once for one request identifier."""
+"""Changes of resources: atomic, and applied once per request identifier."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
 
 DELETED = "DELETED"
-"""What is wanted of a stream that is being deleted; it is shown no more."""
+"""The desired state of a stream that is being deleted; it is no longer listed."""
 
 
 class Validator(Protocol):
-    """Tests a profile or a stream against the world. It may take seconds, and changes nothing."""
+    """Validates a profile or a stream against the outside world. It may take seconds and changes
+    nothing."""
 
     def profile(
         self, profile: ConnectionProfile, secrets: Mapping[str, str], /
@@ -35,8 +36,12 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a change is asked for. request_id: a UUID by which a repeated request is recognised
-    (ST-345); validate_only: change nothing; force: do not validate (ST-300)."""
+    """The options of a request.
+
+    request_id: a UUID by which a repeated request is recognised (ST-345).
+    validate_only: change nothing.
+    force: do not validate (ST-300).
+    """
 
     request_id: str = ""
     validate_only: bool = False
@@ -44,8 +49,8 @@ class Asked:
 
 
 class Requests:
-    """Does what is asked, and keeps its operations. changed: called after each change that a
-    supervisor should look at."""
+    """Performs requests and records their operations. changed: called after each change that
+    concerns a supervisor."""
 
     def __init__(
         self, database: Database, clock: Clock, changed: Callable[[], None] = lambda: None
@@ -69,15 +74,15 @@ class Requests:
         *,
         waits: bool = False,
     ) -> Document:
-        """Do what is asked, once for one request identifier. Returns its operation.
+        """Perform a request, once per request identifier. Returns its operation.
 
-        waits: the operation ends when `observe` or `removed` says so.
+        waits: the operation ends with a call of `observe` or `removed`.
         """
         now = self.clock.now()
         identifier = request_id(asked.request_id)
         with self.database.transaction() as transaction:
             if known := self._repeated(transaction, name, verb, asked, sent):
-                return known  # of another thread, meanwhile
+                return known  # another thread was first
             operation = reports.new_operation(name.parent, verb, name, now)
             if reports.has_failed(validations):
                 operation = reports.finished(
@@ -101,8 +106,8 @@ class Requests:
     def repeated(
         self, name: ResourceName, verb: str, asked: Asked, sent: object
     ) -> Document | None:
-        """The operation of this very request, if it was asked for before (ST-345). Raises
-        InvalidRequest when its identifier belongs to another one."""
+        """The operation of the same request, if it was received before (ST-345). Raises
+        InvalidRequest when the identifier belongs to a different request."""
         with self.database.transaction() as transaction:
             return self._repeated(transaction, name, verb, asked, sent)
 
@@ -154,5 +159,5 @@ class Requests:
 
 
 def _digest(name: ResourceName, verb: str, sent: object) -> str:
-    """Of what is asked; it tells nothing of a secret in it."""
+    """A digest of the request, which reveals no secret in it."""
     return hashlib.sha256(json.dumps([str(name), verb, sent], sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,9 @@
-"""Secrets of profiles: taken out of what is stored, kept in a file that only this user reads.
+"""Secrets of profiles: removed from the stored resources and kept in a file that only this user can
+read.
 
-A secret is input only (ST-324). It is either sent, and then stored in one file of mode 0600, or
-named by a reference `env:MIRRORLAKE_SECRET_...`, and then taken from the environment when it is
-used. Other variables cannot be named, so that nobody who may write a profile reads the environment.
+A secret is input-only (ST-324). It is either sent, and stored in one file with mode 0600, or given
+as a reference `env:MIRRORLAKE_SECRET_...`, and read from the environment when used. Other variables
+cannot be referenced, so that the right to write profiles does not give access to the environment.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def secrets_of(shape: BaseModel, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def without_secrets(shape: BaseModel) -> dict[str, Any]:
-    """As JSON, without secrets; where a shape tells that one is set, it does."""
+    """The shape as JSON, without secrets; `*_set` fields show which ones are set."""
     found: dict[str, Any] = {}
     for name, field in type(shape).model_fields.items():
         value, alias = getattr(shape, name), field.alias or name
@@ -51,7 +52,7 @@ def without_secrets(shape: BaseModel) -> dict[str, Any]:
 
 
 def check_references(shape: BaseModel) -> None:
-    """Raises InvalidRequest for a reference that names no variable of ours."""
+    """Raises InvalidRequest for a reference to any other variable."""
     for name in type(shape).model_fields:
         value = getattr(shape, name)
         if isinstance(value, BaseModel):
@@ -75,7 +76,7 @@ def variable_of(reference: str) -> str:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raises StorageUnavailable for what the file system, or the content of the file, says."""
+    """Translates errors of the file system and of the file's content to StorageUnavailable."""
     try:
         yield
     except (OSError, ValueError, AttributeError, TypeError) as error:
@@ -88,7 +89,7 @@ def _translated() -> Iterator[None]:
 
 
 class SecretFile:
-    """All secrets by name of the profile and path. Safe for threads of one process."""
+    """All secrets by profile name and path. Safe for threads of one process."""
 
     NAME = "secrets.json"
 
@@ -118,12 +119,17 @@ class SecretFile:
         return found
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        # Made with these rights from the beginning: nobody else may read it for a moment either.
-        staged = self._file.with_name(f"_{self.NAME}")
-        staged.unlink(missing_ok=True)
-        number = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(self._file)
+        write_private(self._file, json.dumps(content))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only this user can read, atomically. Raises OSError."""
+    # Created with these permissions, so that nobody else can read it at any moment.
+    staged = path.with_name(f"_{path.name}")
+    staged.unlink(missing_ok=True)
+    number = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(path)

@@ -1,7 +1,7 @@
-"""The states of a stream and of a backfill job, with the one table of legal moves.
+"""The states of a stream and of a backfill job, with the table of legal moves.
 
-A stream is moved by a person (`start`, `pause`, `run`) or by what is observed of its capture. Every
-move that the table does not have is refused, with both states in the error (ST-279).
+A stream is moved by a user (`start`, `pause`, `run`) or by an observation of its capture. Every
+other move is refused with an error that names both states (ST-279).
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from mirrorlake.errors import IllegalMove
 
 
 class StreamState(IntEnum):
-    """In the words and numbers of the API (ST-268)."""
+    """The names and numbers of the API (ST-268)."""
 
     STATE_UNSPECIFIED = 0
-    NOT_STARTED = 1  # created; waits for a person
+    NOT_STARTED = 1  # created; waits for a user
     RUNNING = 2  # its capture runs
-    PAUSED = 3  # drained; waits for a person
-    MAINTENANCE = 4  # read from others, never entered (ST-269)
-    FAILED = 5  # its capture is started again and again, with growing pauses
-    FAILED_PERMANENTLY = 6  # what it needs is lost; waits for a recovery run
+    PAUSED = 3  # drained; waits for a user
+    MAINTENANCE = 4  # accepted when read, never entered (ST-269)
+    FAILED = 5  # its capture is restarted repeatedly, with growing delays
+    FAILED_PERMANENTLY = 6  # data that it needs are lost; waits for a recovery run
     STARTING = 7  # is validated, then its capture is started
-    DRAINING = 8  # nothing new is read; what was read is still delivered
+    DRAINING = 8  # reads nothing new; delivers what was read
 
 
 class StreamMove(StrEnum):
-    """What happens to a stream."""
+    """An event that changes the state of a stream."""
 
-    START = "start"  # a person starts or resumes it
-    PAUSE = "pause"  # a person pauses it
-    RECOVER = "recover"  # a person runs it again from a position
-    VALID = "valid"  # it was validated, and its capture runs
-    INVALID = "invalid"  # it was validated, and cannot run
-    FAIL = "fail"  # its capture ended; trying again may help
+    START = "start"  # a user starts or resumes it
+    PAUSE = "pause"  # a user pauses it
+    RECOVER = "recover"  # a user runs it again from a position
+    VALID = "valid"  # its validation succeeded, and its capture runs
+    INVALID = "invalid"  # its validation failed
+    FAIL = "fail"  # its capture ended with an error; a retry may help
     HEAL = "heal"  # its capture runs again
-    LOSE = "lose"  # its capture ended, and trying again cannot help
-    DRAINED = "drained"  # its capture ended as it was told to
+    LOSE = "lose"  # its capture ended with an error; a retry cannot help
+    DRAINED = "drained"  # its capture ended as requested
 
 
 _S, _M = StreamState, StreamMove
@@ -59,7 +59,7 @@ MOVES: dict[tuple[StreamState, StreamMove], StreamState] = {
     (_S.FAILED, _M.RECOVER): _S.STARTING,
     (_S.FAILED_PERMANENTLY, _M.RECOVER): _S.STARTING,
 }
-"""State and move to the next state (ST-270 to ST-277)."""
+"""The next state for each state and move (ST-270 to ST-277)."""
 
 _AIMS = {
     _M.START: _S.RUNNING,
@@ -72,7 +72,7 @@ _AIMS = {
     _M.LOSE: _S.FAILED_PERMANENTLY,
     _M.DRAINED: _S.PAUSED,
 }
-"""Where a move leads, for the error that refuses it."""
+"""The target state of a move, for the error that refuses it."""
 
 
 def moved(state: StreamState, move: StreamMove, stream: str = "") -> StreamState:
@@ -96,7 +96,7 @@ def _hint(state: StreamState, move: StreamMove) -> str:
 
 
 class BackfillState(IntEnum):
-    """Of the backfill job of an object (ST-284 to ST-288)."""
+    """The state of the backfill job of an object (ST-284 to ST-288)."""
 
     STATE_UNSPECIFIED = 0
     NOT_STARTED = 1
@@ -109,7 +109,7 @@ class BackfillState(IntEnum):
 
 
 class BackfillTrigger(IntEnum):
-    """Who asked for a backfill (ST-289)."""
+    """Who requested a backfill (ST-289)."""
 
     TRIGGER_UNSPECIFIED = 0
     AUTOMATIC = 1
@@ -117,7 +117,7 @@ class BackfillTrigger(IntEnum):
 
 
 class ValidationState(IntEnum):
-    """Of one validation (ST-299)."""
+    """The state of one validation (ST-299)."""
 
     STATE_UNSPECIFIED = 0
     NOT_EXECUTED = 1
@@ -127,7 +127,7 @@ class ValidationState(IntEnum):
 
 
 class MessageLevel(IntEnum):
-    """Of a message of a validation (ST-299)."""
+    """The level of a message of a validation (ST-299)."""
 
     LEVEL_UNSPECIFIED = 0
     WARNING = 1

@@ -1,4 +1,4 @@
-"""Streams: made, changed, started, paused, recovered and removed (section 13)."""
+"""Creates, updates, starts, pauses, recovers and deletes streams (section 13)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from mirrorlake.control import masks
 from mirrorlake.control.checks import (
+    PROJECT_FILE,
     STREAM_OUTPUT,
+    check_excluded,
+    check_not_listed,
     check_slot,
     check_strategy,
     input_of,
@@ -27,17 +30,17 @@ from mirrorlake.control.shapes.streams import (
 )
 from mirrorlake.control.states import StreamMove, StreamState, moved
 from mirrorlake.control.store.database import Transaction
-from mirrorlake.errors import InvalidRequest
+from mirrorlake.errors import InvalidRequest, ResourceExists
 from mirrorlake.model.landed import format_time
 
 RECOVER = "RECOVER"
-"""What is wanted of a stream that goes on after something of it was lost."""
+"""The desired state of a stream that continues after something was lost."""
 ANEW = "ANEW"
-"""What is wanted of a new stream that may find the tables of an earlier one of its name."""
+"""The desired state of a new stream that may find the tables of an earlier stream of its name."""
 
 
 class Streams:
-    """What people ask of the streams of one service."""
+    """The requests for the streams of one service."""
 
     def __init__(self, requests: Requests, profiles: Profiles, validator: Validator) -> None:
         self._requests, self._profiles, self._validator = requests, profiles, validator
@@ -73,9 +76,11 @@ class Streams:
         return self._requests.do(name, "create", asked, sent, act, validations, "Stream")
 
     def update(self, name: ResourceName, sent: Document, mask: str, asked: Asked) -> Document:
-        """Change a stream, start, pause or resume it (ST-280). Returns an operation, which for a
-        change of state ends when the state is reached. Raises InvalidRequest, ResourceNotFound,
-        IllegalMove."""
+        """Change a stream; start, pause or resume it (ST-280).
+
+        Returns an operation, which for a change of state ends when the state is reached. Raises
+        InvalidRequest, ResourceNotFound, IllegalMove.
+        """
         if known := self._requests.repeated(name, "update", asked, [sent, mask]):
             return known
         paths = masks.parse_mask(mask)
@@ -84,6 +89,8 @@ class Streams:
         fields = [path for path in paths if path != ("state",)]
         changes = bool(fields) or not paths
         current = self._requests.current(name)
+        if changes:
+            check_not_listed(current)
         target = sent_state.state if asks_state else None
         if ("state",) in paths and target is None:
             raise InvalidRequest("no state was sent", where="state", hint="Send RUNNING or PAUSED.")
@@ -113,8 +120,10 @@ class Streams:
         )
 
     def run(self, name: ResourceName, sent: Document, asked: Asked) -> Document:
-        """Start, resume or recover a stream (ST-335). Returns an operation. Raises InvalidRequest,
-        ResourceNotFound, IllegalMove, NotOffered."""
+        """Start, resume or recover a stream (ST-335).
+
+        Returns an operation. Raises InvalidRequest, ResourceNotFound, IllegalMove, NotOffered.
+        """
         if known := self._requests.repeated(name, "run", asked, sent):
             return known
         request = shaped(RunRequest, sent)
@@ -137,19 +146,54 @@ class Streams:
         return self._requests.do(name, "run", asked, sent, act, (), "Stream", waits=True)
 
     def delete(self, name: ResourceName, asked: Asked) -> Document:
-        """Returns an operation, which ends when nothing of it runs any more. It is possible in any
-        state (ST-278). Raises ResourceNotFound."""
+        """Delete a stream, in any state (ST-278).
+
+        Returns an operation, which ends when nothing of the stream runs any more. Raises
+        ResourceNotFound, and IllegalMove for a stream of a project file.
+        """
         if known := self._requests.repeated(name, "delete", asked, None):
             return known
 
         def act(transaction: Transaction) -> None:
-            self._requests.get(transaction, name)
+            check_not_listed(self._requests.get(transaction, name))
             transaction.want(name, DELETED)
 
         return self._requests.do(name, "delete", asked, None, act, waits=True)
 
+    def declare(self, parent: str, listed: Mapping[str, str], file: str) -> list[str]:
+        """Create the streams that a project file lists, given by identifier with their display
+        names.
+
+        New streams start; existing ones keep their state. Returns the names of those that the file
+        no longer lists, which are deleted with everything recorded of them. Raises ResourceExists
+        for the identifier of a stream that the API created.
+        """
+        with self._requests.database.transaction() as transaction:
+            known = {one["name"]: one for one in transaction.all(ResourceKind.STREAM, parent)}
+            for identifier, title in listed.items():
+                name = new_name(parent, ResourceKind.STREAM, identifier)
+                old = known.pop(str(name), None)
+                if old is not None and PROJECT_FILE not in old:
+                    raise ResourceExists(
+                        f"the stream {identifier} was made by the API",
+                        where=file,
+                        hint="Give the mirror in this file another name, or delete the stream.",
+                    )
+                said = {"displayName": title, PROJECT_FILE: file}
+                begun = old or {"state": StreamState.NOT_STARTED.name}
+                document = self._requests.stamped({**begun, **said}, name)
+                transaction.put(name, document)
+                if old is None:
+                    self._log(transaction, document, "STREAM_CREATED", f"{file} lists the stream")
+                if document["state"] == StreamState.NOT_STARTED.name:
+                    self.move(transaction, document, StreamMove.START)
+            gone = [name for name, one in known.items() if PROJECT_FILE in one]
+            for stream in gone:
+                transaction.remove(stream)
+        return gone
+
     def _check_stream(self, shape: Stream) -> None:
-        """Whether a stream is whole, and its profiles are there and of its kinds."""
+        """Check that a stream is complete, and that its profiles exist and have the right kinds."""
         source, destination = shape.source_config, shape.destination_config
         if source is None or destination is None:
             raise InvalidRequest(
@@ -167,6 +211,7 @@ class Streams:
         self._check_pair(
             destination.destination_connection_profile, destination, DESTINATION_CONFIGS
         )
+        check_excluded(shape)
 
     def _check_pair(self, profile: str, config: Shape, kinds: Mapping[str, str]) -> None:
         found, _secrets = self._profiles.of(profile)
@@ -196,4 +241,4 @@ class Streams:
         self, transaction: Transaction, document: Document, code: str, message: str, state: str = ""
     ) -> None:
         time = format_time(self._requests.clock.now())
-        transaction.log(document["name"], time, code, message, state)
+        transaction.log(document["name"], time, (code, message, state))

@@ -1,10 +1,10 @@
-"""What is wanted of streams, for who supervises them, and what was observed of them."""
+"""The desired states of streams for their supervisor, and the supervisor's observations."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,6 @@ from mirrorlake.control import reports
 from mirrorlake.control.names import ResourceKind, ResourceName
 from mirrorlake.control.reports import Document, Validation
 from mirrorlake.control.requests import DELETED, Requests
-from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.control.states import StreamMove, StreamState
 from mirrorlake.control.store.database import Transaction
 from mirrorlake.control.streams import ANEW, RECOVER, Streams
@@ -32,21 +31,17 @@ class Supervised:
     state: StreamState
     is_deleted: bool
 
-    @property
-    def stream(self) -> Stream:
-        return Stream.model_validate(self.document)
-
 
 Seen = Callable[[Mapping[str, Document], datetime], Sequence[Document]]
-"""The objects of a stream, from what was told of them before, by display name, and the time."""
+"""The objects of a stream, given the objects reported before, by display name, and the time."""
 
 
 ObjectChange = Callable[[Document, Document], Document]
-"""Does something to an object, from its stream and from how it is. Returns how it is then."""
+"""Changes an object, given its stream and the object. Returns the changed object."""
 
 
 class Supervision:
-    """For one supervisor."""
+    """Used by one supervisor."""
 
     def __init__(self, requests: Requests, streams: Streams) -> None:
         self._requests, self._streams = requests, streams
@@ -54,11 +49,11 @@ class Supervision:
 
     @property
     def changes(self) -> int:
-        """Grows whenever something was changed in this process."""
+        """Increases whenever a stream or a profile is changed in this process."""
         return self._database.changes
 
     def supervised(self) -> list[Supervised]:
-        """Every stream, deleted ones too until they are gone (`removed`)."""
+        """Every stream, including deleted ones until they are `removed`."""
         with self._database.transaction() as transaction:
             wanted = transaction.wanted()
             return [
@@ -72,7 +67,7 @@ class Supervision:
             ]
 
     def recovery(self, name: ResourceName) -> str:
-        """RECOVER or ANEW for a stream that starts because a run was asked for; else empty."""
+        """RECOVER or ANEW for a stream that starts because a run was requested; else empty."""
         with self._database.transaction() as transaction:
             wanted = transaction.wanted().get(str(name), "")
             return wanted if wanted in _RECOVERIES else ""
@@ -84,8 +79,8 @@ class Supervision:
         errors: Sequence[Document] = (),
         validations: Sequence[Validation] = (),
     ) -> None:
-        """A stream was moved by what happened to it. Ends the operations that wait for it. A move
-        that is no longer legal is left out: a person was faster."""
+        """Move a stream because of an observation, and end the operations that wait for it. A move
+        that is no longer legal is ignored: a user's request came first."""
         with self._database.transaction() as transaction, suppress(IllegalMove):
             document = transaction.get(name)
             if document is None:
@@ -107,36 +102,37 @@ class Supervision:
                 transaction.put(name, {**document, "errors": list(errors)})
 
     def observe_objects(self, stream: ResourceName, seen: Seen) -> None:
-        """The objects of a stream as they are now; those that are no longer there are removed. An
-        object keeps its name, and when it was made."""
+        """Update the objects of a stream; those that no longer exist are removed. An object keeps
+        its name and creation time."""
         with self._database.transaction() as transaction:
             if transaction.get(stream) is None:
                 return
             known = {one["name"]: one for one in transaction.all(ResourceKind.OBJECT, str(stream))}
             names = {one["displayName"]: one for one in known.values()}
-            for one in seen(names, self._clock.now()):
-                name = ResourceName(
-                    str(stream), ResourceKind.OBJECT, object_id(stream, one["sourceObject"])
+            now = self._clock.now()
+            changed: dict[str, Document] = {}
+            entries: list[tuple[str, str, str]] = []
+            for one in seen(names, now):
+                name = str(
+                    ResourceName(
+                        str(stream), ResourceKind.OBJECT, object_id(stream, one["sourceObject"])
+                    )
                 )
-                old = known.pop(str(name), {})
-                document = {
-                    "name": str(name),
-                    "createTime": old.get("createTime", format_time(self._clock.now())),
-                    **one,
-                    "backfillJob": _with_times(
-                        one["backfillJob"], old.get("backfillJob", {}), self._clock.now()
-                    ),
-                }
-                changes = {k: v for k, v in old.items() if k != "updateTime"}
-                if document != changes:
-                    document["updateTime"] = format_time(self._clock.now())
-                    transaction.put(name, document)
+                old = known.pop(name, {})
+                job = _with_times(one["backfillJob"], old.get("backfillJob", {}), now)
+                made = old.get("createTime", format_time(now))
+                document = {"name": name, "createTime": made, **one, "backfillJob": job}
+                if document != {k: v for k, v in old.items() if k != "updateTime"}:
+                    changed[name] = {**document, "updateTime": format_time(now)}
+                    entries += _entries_of(old, document)
+            transaction.put_all(ResourceKind.OBJECT, str(stream), changed)
+            transaction.log(str(stream), format_time(now), *entries)
             for gone in known:
                 transaction.remove(gone)
 
     def change_object(self, name: ResourceName, change: ObjectChange) -> Document:
-        """Do something to an object and tell how it is then, with no look at it in between
-        (`observe_objects`). Raises ResourceNotFound, and what `change` raises."""
+        """Change an object and return it, atomically with respect to `observe_objects`. Raises
+        ResourceNotFound, and what `change` raises."""
         with self._database.transaction() as transaction:
             old = self._requests.get(transaction, name)
             document = change(self._requests.get(transaction, ResourceName.parse(name.parent)), old)
@@ -145,7 +141,7 @@ class Supervision:
             return document
 
     def removed(self, name: ResourceName, message: str = "") -> None:
-        """A stream that was deleted is gone; message: what is left of it elsewhere, if anything."""
+        """A deleted stream is gone; message: what is left of it elsewhere, if anything."""
         with self._database.transaction() as transaction:
             transaction.remove(name)
             for one in self._waiting(transaction, str(name)):
@@ -164,7 +160,7 @@ class Supervision:
         move: StreamMove,
         validations: Sequence[Validation],
     ) -> None:
-        """End the operations that wait for a state which is reached, or cannot be."""
+        """End the operations that wait for a state that was reached or can no longer be reached."""
         now = self._clock.now()
         for one in self._waiting(transaction, document["name"]):
             failed = move in (StreamMove.INVALID, StreamMove.FAIL, StreamMove.LOSE)
@@ -189,8 +185,22 @@ class Supervision:
         ]
 
 
+def _entries_of(old: Document, now: Document) -> Iterator[tuple[str, str, str]]:
+    """The activity log entries for a changed object (ST-294)."""
+    name, job = now["displayName"], now["backfillJob"]
+    begins = "backfillJob" in old or job["state"] not in ("NOT_STARTED", "PENDING")
+    if begins and job["state"] != old.get("backfillJob", {}).get("state"):
+        rows = job.get("progress", {}).get("rows")
+        more = "" if rows is None else f", {rows:,} rows"
+        yield "BACKFILL_STATE_CHANGED", f"{name}: the backfill is {job['state']}{more}", ""
+    known = {one["errorUuid"] for one in old.get("errors", ())}
+    for error in now["errors"]:
+        if error["errorUuid"] not in known:
+            yield "OBJECT_FAILED", f"{name}: {error['message']}", ""
+
+
 def _with_times(job: Document, old: Document, now: datetime) -> Document:
-    """A backfill job with when it began and ended, as far as that was seen."""
+    """A backfill job with its start and end times, as far as observed."""
     times: Document = {name: old[name] for name in ("lastStartTime", "lastEndTime") if name in old}
     if job["state"] != old.get("state"):
         if job["state"] == "ACTIVE":
@@ -201,6 +211,7 @@ def _with_times(job: Document, old: Document, now: datetime) -> Document:
 
 
 def object_id(stream: ResourceName, identifier: Document) -> str:
-    """Of an object by what it is in the source, so that it is the same whenever it is found."""
+    """The identifier of an object, derived from its identity in the source, so that it is
+    stable."""
     text = json.dumps(identifier, sort_keys=True)
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{stream} {text}"))

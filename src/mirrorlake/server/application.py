@@ -21,7 +21,6 @@ from mirrorlake.server.errors import answer_to
 from mirrorlake.server.guard import BodyTooLarge, Guard, TokenCheck, answer, body_of
 from mirrorlake.server.metrics import exposition
 from mirrorlake.server.pages.access import PageAccess
-from mirrorlake.server.pages.history import Histories
 from mirrorlake.server.pages.routes import Pages
 from mirrorlake.server.routes import OPERATIONS, ApiRoute, Call, document
 
@@ -34,13 +33,11 @@ def application(
     service: Service,
     token: str | None,
     hosts: Collection[str] | None = None,
-    histories: Histories | None = None,
 ) -> Starlette:
-    """The HTTP service. token: None asks for none; hosts: see `Guard`; histories: of the streams,
-    which somebody else follows."""
+    """The HTTP service. token: None asks for none; hosts: see `Guard`."""
     check = TokenCheck(token) if token is not None else None
     access = PageAccess(needs_login=check is not None)
-    pages = Pages(service, histories or Histories(), access, check)
+    pages = Pages(service, access, check)
     routes = [
         Route("/v1/openapi.json", _openapi, methods=["GET"]),
         Route("/healthz", _health, methods=["GET"]),
@@ -68,8 +65,8 @@ async def _handled(service: Service, route: ApiRoute, request: Request) -> Respo
         call = Call(service, request.path_params, request.query_params, sent)
         return JSONResponse(await run_in_threadpool(route.handler, call))
     except MirrorlakeError as error:
-        code, told = answer_to(error)
-        return JSONResponse(told, code)
+        code, body = answer_to(error)
+        return JSONResponse(body, code)
     except BodyTooLarge:
         return answer(413, "INVALID_ARGUMENT", "the body is larger than 1 MiB", "too_large")
     except ClientDisconnect:

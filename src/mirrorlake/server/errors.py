@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirrorlake.control.reports import Document
 from mirrorlake.errors import (
+    FeedError,
     IllegalMove,
     InvalidRequest,
     LeaseHeld,
@@ -30,8 +31,17 @@ _STATUSES: tuple[tuple[type[MirrorlakeError], int, str], ...] = (
 )
 
 
+_FEED_STATUSES = {
+    **dict.fromkeys(("invalid_argument", "invalid_range", "start_missing"), "INVALID_ARGUMENT"),
+    **dict.fromkeys(("expired", "not_recorded", "beyond_latest"), "OUT_OF_RANGE"),
+}
+
+
 def answer_to(error: MirrorlakeError) -> tuple[int, Document]:
     """The HTTP status and the body for an error."""
+    if isinstance(error, FeedError):
+        status = _FEED_STATUSES.get(error.reason, "FAILED_PRECONDITION")
+        return 400, refusal(400, status, str(error), f"feed_{error.reason}", error.where)
     code, status = next((c, s) for kind, c, s in _STATUSES if isinstance(error, kind))
     return code, refusal(code, status, str(error), error.code, error.where)
 

@@ -23,8 +23,10 @@ BODY_SECONDS = 20.0
 """How long a client may take to send its body."""
 LOGIN_FAILURES, LOGIN_SECONDS = 20, 60.0
 """So many wrong tokens within so many seconds are answered; then every wrong one waits."""
+READING = ("GET", "HEAD")
+"""Methods that change nothing."""
 OPEN = ("/healthz", "/readyz")
-"""Addresses that need no token: they tell nothing of any stream."""
+"""Addresses that need no token: they show nothing of any stream."""
 
 
 class TokenVerdict(Enum):
@@ -90,6 +92,13 @@ class Guard:
         host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]").lower()
         if self._hosts is not None and host not in self._hosts:
             return answer(421, "FAILED_PRECONDITION", "this service has another name", "host")
+        if request.method not in READING and is_from_elsewhere(request):
+            words = "requests that another site lets a browser send are refused"
+            return answer(403, "PERMISSION_DENIED", words, "cross_site")
+        return self._unknown(request)
+
+    def _unknown(self, request: Request) -> Response | None:
+        """What to answer to who has not shown a right to ask."""
         path = request.url.path
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if self._visitors.owns(path) and not scheme:
@@ -106,6 +115,15 @@ class Guard:
                     "a bearer token is needed: it is in the file `token` of the service's folder"
                 )
                 return answer(401, "UNAUTHENTICATED", words, "unauthenticated")
+
+
+def is_from_elsewhere(request: Request) -> bool:
+    """Whether a page of another site sent a request: browsers say so, and pages cannot change what
+    they say. Other clients say nothing."""
+    here = request.headers.get("host", "").lower()
+    origin = request.headers.get("origin", f"http://{here}").lower()
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    return origin not in (f"http://{here}", f"https://{here}") or site != "same-origin"
 
 
 def answer(code: int, status: str, message: str, reason: str) -> JSONResponse:

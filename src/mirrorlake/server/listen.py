@@ -8,7 +8,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,11 @@ import uvicorn
 
 from mirrorlake.app.streams.projects import ServiceFolders
 from mirrorlake.app.streams.service import opened
+from mirrorlake.config import Project
+from mirrorlake.control.secrets import write_private
 from mirrorlake.errors import UsageError
 from mirrorlake.server.application import application
-from mirrorlake.server.pages.history import Histories
+from mirrorlake.server.connections import IDLE_SECONDS, MOST, BoundedConnection
 
 TOKEN, ADDRESS = "token", "serve.json"
 _EXIT_SECONDS = 9.0
@@ -48,20 +50,29 @@ def listen(
     database: str | None = None,
     prepare: Callable[[], None] | None = None,
     applies: bool = True,
+    listed: Sequence[Project] = (),
+    file: str = "",
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises LeaseHeld, UsageError, StorageUnavailable."""
     stop = threading.Event()
-    with opened(places, stop, database=database, prepare=prepare, applies=applies) as service:
+    with opened(
+        places,
+        stop,
+        database=database,
+        prepare=prepare,
+        applies=applies,
+        listed=listed,
+        file=file,
+    ) as service:
         bound = _bound(listening)
         token = _token(places.folder) if listening.needs_token else None
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
         url = f"{listening.scheme}://{host}:{bound.getsockname()[1]}"
         is_local = not listening.certificate
         hosts = {"127.0.0.1", "localhost", "::1"} if is_local else None
-        histories = Histories()
         server = uvicorn.Server(
             uvicorn.Config(
-                application(service, token, hosts, histories),
+                application(service, token, hosts),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -69,8 +80,9 @@ def listen(
                 ssl_certfile=listening.certificate,
                 ssl_keyfile=listening.key,
                 timeout_graceful_shutdown=2,
-                timeout_keep_alive=75,
-                limit_concurrency=200,
+                http=BoundedConnection,
+                timeout_keep_alive=IDLE_SECONDS,
+                limit_concurrency=MOST,
             )
         )
 
@@ -82,9 +94,7 @@ def listen(
             signal.signal(number, signalled)
         supervising = threading.Thread(target=service.supervisor.run, name="supervisor")
         supervising.start()
-        looks = (service.supervisor.works, stop)
-        threading.Thread(target=histories.follow, args=looks, name="history", daemon=True).start()
-        _private(places.folder / ADDRESS, json.dumps({"url": url, "pid": os.getpid()}))
+        write_private(places.folder / ADDRESS, json.dumps({"url": url, "pid": os.getpid()}))
         say(f"Serving {url}/v1 for {places.folder}" + ("" if token else ", without a token"))
         say(f"The page for people is {url}/" + (", its login the token" if token else ""))
         try:
@@ -127,15 +137,5 @@ def _token(folder: Path) -> str:
     except FileNotFoundError:
         pass
     made = secrets.token_urlsafe(32)
-    _private(path, made)
+    write_private(path, made)
     return made
-
-
-def _private(path: Path, content: str) -> None:
-    """Write a file that only this user reads."""
-    staged = path.with_name(f"_{path.name}")
-    staged.unlink(missing_ok=True)
-    number = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(content)
-    staged.replace(path)

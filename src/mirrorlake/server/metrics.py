@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -14,9 +14,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mirrorlake.app.streams.latencies import Latencies
+from mirrorlake.app.running.batches import ServiceBatches
+from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.service import Service
 from mirrorlake.app.streams.supervisor import Work
+from mirrorlake.capture.events.state import WrittenEvents
 from mirrorlake.control.states import StreamState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,32 +56,56 @@ class _StreamCollector(Collector):
         yield from _events(works)
         yield from _times(works)
         yield from _freshness(works)
-        yield from _latencies(self._service.supervisor.latencies)
+        yield from _latencies(self._service.supervisor.batches)
         yield from _logs(works)
 
 
 def _events(works: list[Work]) -> Iterator[Metric]:
-    events = CounterMetricFamily(
-        "mirrorlake_stream_event_count", "Row changes applied", labels=_STREAM
-    )
-    size = CounterMetricFamily("mirrorlake_stream_bytes_count", "Bytes applied", labels=_STREAM)
-    of_object = CounterMetricFamily(
-        "mirrorlake_object_event_count", "Row changes applied", labels=_OBJECT
-    )
-    size_of_object = CounterMetricFamily(
-        "mirrorlake_object_bytes_count", "Bytes applied", labels=_OBJECT
-    )
-    for work in works:
-        if work.project is not None and work.project.destination is not None:
-            continue  # nobody here knows who reads event files
-        tables = work.status.tables if work.status else []
-        name = str(work.name)
-        events.add_metric([name], sum(table.total.rows for table in tables))
-        size.add_metric([name], sum(table.total.bytes for table in tables))
-        for table in tables:
-            of_object.add_metric([name, table.table], table.total.rows)
-            size_of_object.add_metric([name, table.table], table.total.bytes)
-    yield from (events, size, of_object, size_of_object)
+    """What each object did, and its sum for the stream."""
+    for kind, words, of_table, of_events in _COUNTED:
+        of_stream = CounterMetricFamily(f"mirrorlake_stream_{kind}_count", words, labels=_STREAM)
+        of_object = CounterMetricFamily(f"mirrorlake_object_{kind}_count", words, labels=_OBJECT)
+        for work in works:
+            name, tables = str(work.name), work.status.tables if work.status else []
+            if work.project is not None and not work.project.lands:
+                counts = {table: of_events(one) for table, one in work.said.written.items()}
+            else:
+                counts = {table.table: of_table(table) for table in tables}
+            for table, count in counts.items():
+                of_object.add_metric([name, table], count)
+            dead = work.status.dead_events if work.status and kind == "unsupported_event" else 0
+            of_stream.add_metric([name], sum(counts.values()) + dead)
+        yield from (of_stream, of_object)
+
+
+def _missed(table: TableStatus) -> int:
+    """Updates and deletes that the source has counted but not logged."""
+    found = table.append_only
+    return found.updates + found.deletes if found else 0
+
+
+_COUNTED: tuple[tuple[str, str, Callable[[TableStatus], int], Callable[[WrittenEvents], int]], ...]
+_COUNTED = (
+    (
+        "event",
+        "Events applied, or written as event files",
+        lambda table: table.total.rows,
+        lambda written: written.events,
+    ),
+    (
+        "bytes",
+        "Bytes applied, or written as event files",
+        lambda table: table.total.bytes,
+        lambda written: written.bytes,
+    ),
+    (
+        "unsupported_event",
+        "Changes that could not be captured or applied",
+        _missed,
+        lambda written: written.unsupported,
+    ),
+)
+"""Name, words, and how it is counted: of a table, and of event files of a table."""
 
 
 def _times(works: list[Work]) -> Iterator[Metric]:
@@ -126,10 +152,10 @@ def _freshness(works: list[Work]) -> Iterator[Metric]:
     yield from (of_stream, of_object)
 
 
-def _latencies(told: Latencies | None) -> Iterator[Metric]:
+def _latencies(service: ServiceBatches | None) -> Iterator[Metric]:
     for kind, words, histograms in (
-        ("system", "From landing to the commit of the table", told.system() if told else {}),
-        ("total", "From the source's commit to the table's", told.total() if told else {}),
+        ("system", "From landing to the commit of the table", service.system() if service else {}),
+        ("total", "From the source's commit to the table's", service.total() if service else {}),
     ):
         of_stream = HistogramMetricFamily(
             f"mirrorlake_stream_{kind}_latency_seconds",
@@ -143,7 +169,7 @@ def _latencies(told: Latencies | None) -> Iterator[Metric]:
             f"{words}, of the last change of the last batch",
             labels=_OBJECT,
         )
-        for one in told.last() if told else ():
+        for one in service.last() if service else ():
             seconds = one.system if kind == "system" else one.total
             if seconds is not None:
                 of_object.add_metric([one.mirror, one.table], seconds)
@@ -157,6 +183,6 @@ def _logs(works: list[Work]) -> Iterator[Metric]:
         labels=_STREAM,
     )
     for work in works:
-        if work.process is not None and work.told.retained_bytes is not None:
-            retained.add_metric([str(work.name)], work.told.retained_bytes)
+        if work.capture.is_running and work.capture.reports.retained_bytes is not None:
+            retained.add_metric([str(work.name)], work.capture.reports.retained_bytes)
     yield retained

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake import __version__
+from mirrorlake.app.changes.feed_pages import feed_page
+from mirrorlake.app.feed import table_named
 from mirrorlake.app.streams.discovery import discover
 from mirrorlake.app.streams.service import Service
 from mirrorlake.control.checks import shaped
@@ -19,6 +21,7 @@ from mirrorlake.control.shapes.hierarchies import LookupRequest
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import RunRequest, StartBackfillRequest, Stream
 from mirrorlake.errors import InvalidRequest, NotOffered
+from mirrorlake.feed.bounds import FeedArguments, end_named, start_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def _delete_profile(call: Call) -> Document:
 def _discover(call: Call) -> Document:
     call.location  # noqa: B018  (is it one?)
     service = call.service
-    return discover(call.sent, service.control.profiles.of, service.places)
+    return discover(call.sent, service.projects, service.control.supervision.supervised)
 
 
 def _create_stream(call: Call) -> Document:
@@ -195,6 +198,19 @@ def _errors_operation(call: Call) -> Document:
 
 def _activity(call: Call) -> Document:
     return {"entries": call.service.control.activity(call.name(ResourceKind.STREAM))}
+
+
+def _changes(call: Call) -> Document:
+    name = call.name(ResourceKind.STREAM)
+    project = call.service.projects.of(name, call.service.control.get(name))
+    table, options = table_named(project, call.query.get("table", ""))
+    given: FeedArguments = {"on_gap": "report" if call.flag("reportGaps") else "error"}
+    given |= {"pair_updates": call.flag("pairUpdates")}
+    given |= {"skip_unchanged": call.flag("skipUnchanged")}
+    for named, bound in ((start_named, "from"), (end_named, "to")):
+        given |= named(call.query[bound]) if call.query.get(bound) else {}
+    token, size = call.query.get("pageToken", ""), call.number("pageSize")
+    return feed_page(table, options, token=token, size=size, **given).facts()
 
 
 def _delete_operation(call: Call) -> Document:
@@ -289,6 +305,16 @@ OPERATIONS = (
         _errors_operation,
     ),
     ApiRoute("GET", f"{_STREAMS}/{{id}}:activity", "Activity log of a stream", _activity),
+    ApiRoute(
+        "GET",
+        f"{_STREAMS}/{{id}}:changes",
+        "Changes of a table, in pages",
+        _changes,
+        query=(
+            *("table", "from", "to", "pageSize", "pageToken"),
+            *("reportGaps", "pairUpdates", "skipUnchanged"),
+        ),
+    ),
     ApiRoute("GET", f"{_STREAMS}/{{id}}", "A stream", _get(ResourceKind.STREAM)),
     ApiRoute(
         "PATCH",
@@ -331,9 +357,17 @@ OPERATIONS = (
     ApiRoute("GET", f"{_OPERATIONS}/{{id}}", "An operation", _get(ResourceKind.OPERATION)),
     ApiRoute("DELETE", f"{_OPERATIONS}/{{id}}", "Forget an operation", _delete_operation),
     *(
-        ApiRoute(method, f"{_LOCATION}/{collection}", words, _not_offered(words))
-        for method in ("GET", "POST")
-        for collection, words in (("privateConnections", "private connections"),)
+        ApiRoute(method, f"{_LOCATION}/{address}", words, _not_offered(words))
+        for address, words in (
+            ("privateConnections", "private connections"),
+            ("privateConnections/{id}/routes", "routes of private connections"),
+        )
+        for method, address in (
+            ("GET", address),
+            ("POST", address),
+            ("GET", f"{address}/{{name}}"),
+            ("DELETE", f"{address}/{{name}}"),
+        )
     ),
 )
 
@@ -387,5 +421,6 @@ def _described(one: ApiRoute, schemas: Document) -> Document:
 
 
 def _kind_of(name: str) -> Document:
-    kinds = {"pageSize": "integer", "validateOnly": "boolean", "force": "boolean"}
+    flags = ("validateOnly", "force", "reportGaps", "pairUpdates", "skipUnchanged")
+    kinds = {"pageSize": "integer", **dict.fromkeys(flags, "boolean")}
     return {"schema": {"type": kinds.get(name, "string")}}

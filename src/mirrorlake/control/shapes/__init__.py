@@ -1,1 +1,1 @@
-"""The shapes of the API's messages: lower camel case in JSON, unknown fields refused (ST-347)."""
+"""The messages of the API: lower camel case in JSON, unknown fields refused (ST-347)."""

@@ -1,4 +1,4 @@
-"""What all shapes share: names, texts without control characters, one of several."""
+"""The base of all messages: names, texts without control characters, groups of exclusive fields."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ def _printable_secret(text: SecretStr) -> SecretStr:
     return text
 
 
-Text = Annotated[str, StringConstraints(max_length=4_096), AfterValidator(_printable)]
+PRINTABLE = AfterValidator(_printable)
+Text = Annotated[str, StringConstraints(max_length=4_096), PRINTABLE]
+Name = Annotated[str, StringConstraints(max_length=1_000), PRINTABLE]
 Secret = Annotated[SecretStr, Field(max_length=65_536), AfterValidator(_printable_secret)]
-"""Input only: stored apart from the resource, and never returned (ST-324)."""
+"""Input only: stored separately from the resource and never returned (ST-324)."""
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Labels = Annotated[dict[Text, Text], Field(max_length=64)]
@@ -55,7 +57,7 @@ def _duration(text: str) -> str:
 Duration = Annotated[str, StringConstraints(max_length=32), AfterValidator(_duration)]
 """In seconds, as `60s` (ST-347)."""
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time", "readOnly": True})]
-"""RFC 3339 (ST-347); told by the server, ignored when sent."""
+"""RFC 3339 (ST-347); set by the server, ignored in requests."""
 
 
 def seconds(duration: str) -> float:
@@ -64,7 +66,7 @@ def seconds(duration: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """Marks an enumeration: read as name or number, written as name (FD-080)."""
+    """Marks an enumeration: read from a name or number, written as a name (FD-080)."""
 
     kind: type[IntEnum]
 
@@ -97,7 +99,7 @@ def _alias(name: str) -> str:
 
 
 class Shape(BaseModel):
-    """A message. one_of: groups of fields of which at most one is set."""
+    """A message. one_of: groups of fields of which at most one may be set."""
 
     model_config = ConfigDict(
         alias_generator=_alias, validate_by_name=True, validate_by_alias=True, extra="forbid"
@@ -113,10 +115,10 @@ class Shape(BaseModel):
         return self
 
     def document(self) -> dict[str, Any]:
-        """As JSON, without what is not set; secrets are left out."""
+        """As JSON, without unset fields and secrets."""
         plain: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return plain
 
 
 class Empty(Shape):
-    """A message without fields, which says something by being there."""
+    """A message without fields, whose presence is its meaning."""

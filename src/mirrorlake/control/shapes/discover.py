@@ -17,7 +17,7 @@ DATA_OBJECTS = (
 
 
 class DiscoverRequest(Shape):
-    """A data object says where to look; v1alpha1 names the depth in its own words."""
+    """A data object limits the discovery; v1alpha1 has other names for the depth."""
 
     one_of = (
         ("connection_profile", "connection_profile_name"),

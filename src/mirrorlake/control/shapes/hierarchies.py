@@ -1,10 +1,10 @@
-"""The structure of a source: what discover returns and include lists name (ST-311, ST-312)."""
+"""The structure of a source: returned by discover, and used in include lists (ST-311, ST-312)."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from mirrorlake.control.shapes.base import Count, Shape, Text
+from mirrorlake.control.shapes.base import Count, Name, Shape, Text
 
 
 class OracleColumn(Shape):
@@ -60,7 +60,7 @@ class MysqlRdbms(Shape):
 
 
 class PostgresqlColumn(Shape):
-    """length and precision are absent where the type has none."""
+    """length and precision are absent if the type has none."""
 
     column: Text = ""
     data_type: Text | None = None
@@ -134,26 +134,26 @@ class MongodbCluster(Shape):
 
 
 class SchemaTableIdentifier(Shape):
-    schema_: Text = Field(default="", max_length=1_000)
-    table: Text = Field(min_length=1, max_length=1_000)
+    schema_: Name = ""
+    table: Name = Field(min_length=1)
 
 
 class MysqlIdentifier(Shape):
-    database: Text = Field(default="", max_length=1_000)
-    table: Text = Field(min_length=1, max_length=1_000)
+    database: Name = ""
+    table: Name = Field(min_length=1)
 
 
 class SalesforceIdentifier(Shape):
-    object_name: Text = Field(min_length=1, max_length=1_000)
+    object_name: Name = Field(min_length=1)
 
 
 class MongodbIdentifier(Shape):
-    database: Text = Field(default="", max_length=1_000)
-    collection: Text = Field(min_length=1, max_length=1_000)
+    database: Name = ""
+    collection: Name = Field(min_length=1)
 
 
 class SourceObjectIdentifier(Shape):
-    """Which object of the source (ST-283)."""
+    """Identifies an object of the source (ST-283)."""
 
     one_of = (
         (

@@ -8,7 +8,7 @@ from mirrorlake.control.shapes.base import Empty, Labels, Port, Secret, Shape, T
 
 
 class SslConfig(Shape):
-    """Of MySQL and MongoDB: what is set of it is told by the `*Set` fields alone (ST-324)."""
+    """For MySQL and MongoDB. Only the `*_set` fields show which secrets are set (ST-324)."""
 
     client_key: Secret | None = None
     client_key_set: bool | None = None
@@ -191,7 +191,7 @@ CONNECTIVITIES = (
 
 
 class ConnectionProfile(Shape):
-    """A place that data come from or go to (ST-314)."""
+    """How to connect to a source or a destination (ST-314)."""
 
     one_of = ((*SOURCES, *DESTINATIONS), CONNECTIVITIES)
     name: Text | None = None
@@ -216,7 +216,7 @@ class ConnectionProfile(Shape):
 
     @property
     def kind(self) -> str | None:
-        """The field that is set of all kinds of profiles, as `postgresql_profile`."""
+        """The profile field that is set, for example `postgresql_profile`."""
         return next(
             (name for name in (*SOURCES, *DESTINATIONS) if getattr(self, name) is not None), None
         )

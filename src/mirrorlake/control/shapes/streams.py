@@ -1,4 +1,4 @@
-"""Streams, their source and destination configuration, and how they are run (ST-264 to ST-282,
+"""Streams, their source and destination configuration, and requests to run them (ST-264 to ST-282,
 ST-326 to ST-338)."""
 
 from __future__ import annotations
@@ -6,10 +6,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from mirrorlake.control.shapes import hierarchies as shape
 from mirrorlake.control.shapes.base import (
+    PRINTABLE,
     ByName,
     Count,
     Duration,
@@ -67,7 +68,7 @@ class PostgresqlSourceConfig(Shape):
     include_objects: shape.PostgresqlRdbms | None = None
     exclude_objects: shape.PostgresqlRdbms | None = None
     replication_slot: str = Field(pattern=r"^[a-z0-9_]{1,63}$")
-    publication: Text = Field(min_length=1, max_length=56)
+    publication: Annotated[str, StringConstraints(min_length=1, max_length=56), PRINTABLE]
     max_concurrent_backfill_tasks: Count = 0
 
 
@@ -109,7 +110,7 @@ class JsonMode(IntEnum):
 class MongodbSourceConfig(Shape):
     include_objects: shape.MongodbCluster | None = None
     exclude_objects: shape.MongodbCluster | None = None
-    max_concurrent_backfill_tasks: Count = Field(default=0, le=50)
+    max_concurrent_backfill_tasks: Annotated[int, Field(ge=0, le=50)] = 0
     json_mode: Annotated[JsonMode, ByName(JsonMode)] | None = None
 
 
@@ -121,7 +122,7 @@ SOURCE_CONFIGS = {
     "salesforce_source_config": "salesforce_profile",
     "mongodb_source_config": "mongodb_profile",
 }
-"""The configuration of a source to the kind of profile that it belongs to."""
+"""The kind of profile for each source configuration."""
 
 
 class SourceConfig(Shape):
@@ -136,7 +137,7 @@ class SourceConfig(Shape):
 
 
 class SchemaFileFormat(IntEnum):
-    """Whether a schema file stands beside JSON files."""
+    """Whether a schema file is written beside JSON files."""
 
     SCHEMA_FILE_FORMAT_UNSPECIFIED = 0
     NO_SCHEMA_FILE = 1
@@ -222,7 +223,7 @@ DESTINATION_CONFIGS = {
     "bigquery_destination_config": "bigquery_profile",
     "file_system_destination_config": "file_system_profile",
 }
-"""The configuration of a destination to the kind of profile that it belongs to."""
+"""The kind of profile for each destination configuration."""
 
 
 class DestinationConfig(Shape):
@@ -234,7 +235,7 @@ class DestinationConfig(Shape):
 
 
 class BackfillAll(Shape):
-    """What of it is set, if anything, belongs to the kind of the source."""
+    """At most one field is set, for the kind of the source."""
 
     postgresql_excluded_objects: shape.PostgresqlRdbms | None = None
     mysql_excluded_objects: shape.MysqlRdbms | None = None
@@ -245,7 +246,8 @@ class BackfillAll(Shape):
 
 
 class Stream(Shape):
-    """A stream, as it is sent and returned (ST-266)."""
+    """A stream, as sent and returned (ST-266). project_file: the file that lists it, unless the API
+    created it."""
 
     one_of = (("backfill_all", "backfill_none"),)
     name: Text | None = None
@@ -261,6 +263,7 @@ class Stream(Shape):
     errors: list[dict[str, Any]] | None = None
     customer_managed_encryption_key: Text | None = None
     last_recovery_time: Time | None = None
+    project_file: Text | None = None
     satisfies_pzs: bool | None = None
     satisfies_pzi: bool | None = None
 
@@ -298,7 +301,7 @@ class SpecificStartPosition(Shape):
 
 
 class CdcStrategy(Shape):
-    """From where a recovery goes on (ST-336, ST-337)."""
+    """The position at which a recovery continues (ST-336, ST-337)."""
 
     one_of = (
         (
@@ -318,24 +321,25 @@ class RunRequest(Shape):
 
 
 class EventFilter(Shape):
-    """Which rows are backfilled, as SQL; not offered."""
+    """Which rows to backfill, as SQL; not supported."""
 
     sql_where_clause: Text = ""
 
 
 class BackfillKeys(Shape):
-    """The first and the last value of the first key column, both included."""
+    """The first and the last value of the first key column, both inclusive."""
 
     first: Text
     last: Text
 
 
 class StartBackfillRequest(Shape):
-    """A backfill of one object, whole, or in part by key_range (ST-290)."""
+    """A backfill of one object, whole or limited to key_range (ST-290)."""
 
     event_filter: EventFilter | None = None
     key_range: BackfillKeys | None = None
     max_rows_per_second: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = None
+    max_bytes_per_second: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = None
 
 
 BinaryLogParser.model_rebuild()

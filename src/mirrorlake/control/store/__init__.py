@@ -1,1 +1,1 @@
-"""Where resources are kept: SQLite by default, any database that SQLAlchemy knows."""
+"""The database of resources: SQLite by default, or any other that SQLAlchemy supports."""

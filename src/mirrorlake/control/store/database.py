@@ -1,7 +1,7 @@
-"""Resources in a database: read, written and listed, one transaction at a time.
+"""Reads, writes and lists resources in a database, one transaction at a time.
 
-The database is a record of what is wanted and of what happened. What a stream has really done is
-read from its files and tables.
+The database records desired states and observations. The actual progress of a stream is read from
+its files and tables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from typing import Any
 
 import alembic.command
 import alembic.config
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -26,6 +36,9 @@ from mirrorlake.errors import StorageUnavailable, UsageError
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
 
+_SUPERVISED = (ResourceKind.STREAM, ResourceKind.PROFILE)
+"""The kinds that determine what runs; objects and operations only report it."""
+
 Document = dict[str, Any]
 
 
@@ -33,11 +46,11 @@ class Database:
     """One database, for the threads of one process. url: of SQLAlchemy."""
 
     def __init__(self, url: str) -> None:
-        """Connects, and brings the tables up to date. Raises UsageError, StorageUnavailable."""
+        """Connect, and migrate the tables. Raises UsageError, StorageUnavailable."""
         self._engine = _engine(url)
         self._lock = threading.RLock()
         self.changes = 0
-        """Grows with each transaction of this process that wrote something."""
+        """Grows with each transaction of this process that changed streams or profiles."""
         with self._translated(), self._engine.begin() as connection:
             config = alembic.config.Config()
             config.set_main_option("script_location", str(MIGRATIONS))
@@ -49,7 +62,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Whatever is done in it is done whole or not at all. Raises StorageUnavailable."""
+        """An atomic transaction. Raises StorageUnavailable."""
         with self._lock, self._translated():
             with self._engine.begin() as connection:
                 transaction = Transaction(connection)
@@ -70,8 +83,6 @@ class Database:
 
 
 class Transaction:
-    """Reads and writes of one transaction."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.is_changed = False
@@ -83,14 +94,14 @@ class Transaction:
         return None if found is None else _read(found)
 
     def all(self, kind: ResourceKind, parent: str | None = None) -> list[Document]:
-        """All of a kind, by name; parent: None for those of every parent."""
+        """All of a kind, sorted by name; parent: None for every parent."""
         query = select(RESOURCES.c.document).where(RESOURCES.c.kind == kind.value)
         if parent is not None:
             query = query.where(RESOURCES.c.parent == parent)
         return [_read(row[0]) for row in self._connection.execute(query.order_by(RESOURCES.c.name))]
 
     def page(self, kind: ResourceKind, parent: str, offset: int, size: int) -> list[Document]:
-        """Some of a parent, by name."""
+        """A page of the resources of a parent, sorted by name."""
         query = (
             select(RESOURCES.c.document)
             .where(RESOURCES.c.kind == kind.value, RESOURCES.c.parent == parent)
@@ -102,7 +113,7 @@ class Transaction:
 
     def put(self, name: ResourceName, document: Mapping[str, Any]) -> None:
         """Create or replace a resource."""
-        self.is_changed = True
+        self.is_changed |= name.kind in _SUPERVISED
         text = json.dumps(document, ensure_ascii=False)
         changed = self._connection.execute(
             update(RESOURCES).where(RESOURCES.c.name == str(name)).values(document=text)
@@ -114,16 +125,37 @@ class Transaction:
                 )
             )
 
+    def put_all(self, kind: ResourceKind, parent: str, documents: Mapping[str, Document]) -> None:
+        """Create or replace resources of a kind below a parent, given by name."""
+        self.is_changed |= kind in _SUPERVISED
+        query = select(RESOURCES.c.name).where(
+            RESOURCES.c.kind == kind.value, RESOURCES.c.parent == parent
+        )
+        known = set(self._connection.execute(query).scalars())
+        texts = {name: json.dumps(one, ensure_ascii=False) for name, one in documents.items()}
+        changed = [{"_name": one, "_text": text} for one, text in texts.items() if one in known]
+        made = [
+            {"name": one, "kind": kind.value, "parent": parent, "document": text}
+            for one, text in texts.items()
+            if one not in known
+        ]
+        if changed:
+            where = RESOURCES.c.name == bindparam("_name")
+            statement = update(RESOURCES).where(where).values(document=bindparam("_text"))
+            self._connection.execute(statement, changed)
+        if made:
+            self._connection.execute(insert(RESOURCES), made)
+
     def remove(self, name: ResourceName | str) -> None:
-        """Remove a resource, and what lies below it."""
-        self.is_changed = True
+        """Remove a resource and everything below it."""
+        self.is_changed |= isinstance(name, str) or name.kind in _SUPERVISED
         self._connection.execute(delete(RESOURCES).where(RESOURCES.c.name == str(name)))
         below = f"{name}/{ResourceKind.OBJECT.value}"
         for table, column in ((RESOURCES, RESOURCES.c.parent), (ACTIVITY, ACTIVITY.c.resource)):
             self._connection.execute(delete(table).where(column.in_([below, str(name)])))
 
     def wanted(self) -> dict[str, str]:
-        """What is wanted of each stream."""
+        """The desired state of each stream."""
         query = select(RESOURCES.c.name, RESOURCES.c.wanted).where(
             RESOURCES.c.kind == ResourceKind.STREAM.value
         )
@@ -155,17 +187,23 @@ class Transaction:
     def forget_requests(self, before: float) -> None:
         self._connection.execute(delete(REQUESTS).where(REQUESTS.c.time < before))
 
-    def log(self, resource: str, time: str, code: str, message: str, state: str = "") -> None:
-        """Add to the activity log (ST-301)."""
-        self._connection.execute(
-            insert(ACTIVITY).values(
-                resource=resource,
-                time=time,
-                event_code=code,
-                event_message=message,
-                new_state=state,
-            )
-        )
+    def log(self, resource: str, time: str, *entries: tuple[str, str, str]) -> None:
+        """Append to the activity log (ST-301). entries: code, message, and the new state or ""."""
+        if entries:
+            rows = [
+                {
+                    "resource": resource,
+                    "time": time,
+                    "event_code": code,
+                    "event_message": message,
+                    "new_state": state,
+                }
+                for code, message, state in entries
+            ]
+            self._connection.execute(insert(ACTIVITY), rows)
+
+    def forget_activity(self, before: str) -> None:
+        self._connection.execute(delete(ACTIVITY).where(ACTIVITY.c.time < before))
 
     def activity(self, resource: str, most: int = 100) -> list[Document]:
         """The newest entries, oldest first."""
@@ -193,7 +231,7 @@ def _engine(url: str) -> Engine:
     try:
         engine = create_engine(url, pool_pre_ping=True)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        # The error would repeat the URL, with its password.
+        # The original error contains the URL with its password.
         raise UsageError(
             "the URL of the database of the streams is not valid, or its driver is not installed",
             where="serve --database",

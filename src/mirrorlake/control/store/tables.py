@@ -1,4 +1,4 @@
-"""The tables of the database; `migrations/` makes the same, step by step."""
+"""The tables of the database, as created step by step by `migrations/`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUESTS = Table(
     METADATA,
     Column("parent", String(1_000), primary_key=True),
     Column("id", String(64), primary_key=True),
-    Column("digest", String(64), nullable=False),  # of what was asked
+    Column("digest", String(64), nullable=False),  # of the request
     Column("operation", String(1_000), nullable=False),
     Column("time", Float, nullable=False),
 )

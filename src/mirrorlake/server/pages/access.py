@@ -17,11 +17,12 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from mirrorlake.server.guard import READING
+
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 1_000
 """Of more the oldest end."""
 HOME, LOGIN, LOGOUT, ASSETS, STREAMS = "/", "/login", "/logout", "/assets/", "/streams/"
-_READING = ("GET", "HEAD")
 
 
 class LoginSessions:
@@ -59,7 +60,7 @@ class PageAccess:
         return path in (HOME, LOGIN, LOGOUT) or path.startswith((ASSETS, STREAMS))
 
     def refused(self, request: Request) -> Response | None:
-        if request.method not in _READING and not _is_from_here(request):
+        if request.method not in READING and "origin" not in request.headers:
             return PlainTextResponse("Only forms of these pages are accepted.\n", 403)
         path = request.url.path
         if not self.needs_login or path == LOGIN or path.startswith(ASSETS):
@@ -73,7 +74,7 @@ class PageAccess:
         return self.sessions.holds(request.cookies.get(cookie_name(request), ""))
 
     def enter(self, request: Request, answer: Response) -> None:
-        """Begin a session, of which the answer tells the browser."""
+        """Begin a session, whose cookie the response sets."""
         answer.set_cookie(
             cookie_name(request),
             self.sessions.begin(),
@@ -97,15 +98,6 @@ def local_target(text: str) -> str:
     """Where to go after the login: one of our pages, whatever was asked for."""
     is_ours = text.startswith(STREAMS) and text.isascii() and text.isprintable()
     return text if is_ours and "\\" not in text else HOME
-
-
-def _is_from_here(request: Request) -> bool:
-    """Whether a form was sent by one of our pages: browsers say from where, and pages of others
-    cannot change what they say."""
-    origin = request.headers.get("origin", "").lower()
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    here = request.headers.get("host", "").lower()
-    return origin in (f"http://{here}", f"https://{here}") and site == "same-origin"
 
 
 def _key(name: str) -> bytes:

@@ -14,7 +14,7 @@ from mirrorlake.config import Project
 from mirrorlake.delta.log.history import batch_of
 from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
-from mirrorlake.feed.commit_history import CommitHistory
+from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.rows import METADATA, RowChange, row_changes
 
 MOST_COMMITS = 50
@@ -111,7 +111,7 @@ def _first(changes: Iterator[RowChange], most: int) -> Iterator[RowChange]:
 
 
 def _size(actions: Sequence[dict[str, Any]]) -> int:
-    """Bytes of the files that tell the changes of a commit: change files where it has some."""
+    """Bytes of the files that have the changes of a commit: change files where it has some."""
     changed = [one["cdc"]["size"] for one in actions if one.get("cdc")]
     if changed:
         return sum(changed)

@@ -1,10 +1,11 @@
-"""The geometry of the drawings: the way of the data, and plots over time."""
+"""The geometry of the drawings: the data flow, and plots over time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 WIDTH, HEIGHT = 720.0, 180.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 8.0, 10.0, 24.0
@@ -96,9 +97,14 @@ def nice(highest: float) -> float:
 
 
 def _summary(title: str, unit: str, series: Sequence[Series]) -> str:
-    told = []
+    summaries = []
     for one in series:
         known = [value for _, value in one.values if value is not None]
         if known:
-            told.append(f"{one.name}: last {known[-1]:,.3g} {unit}, highest {max(known):,.3g}")
-    return f"{title}. {'; '.join(told) or 'Nothing was seen yet'}."
+            summaries.append(f"{one.name}: last {known[-1]:,.3g} {unit}, highest {max(known):,.3g}")
+    return f"{title}. {'; '.join(summaries) or 'Nothing was seen yet'}."
+
+
+def clock_of(moment: float) -> str:
+    """Hours and minutes, in UTC."""
+    return f"{datetime.fromtimestamp(moment, UTC):%H:%M}"

@@ -17,14 +17,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from mirrorlake.app.running.batches import POINT_SECONDS, HistoryPoint
 from mirrorlake.app.status.amounts import size
 from mirrorlake.app.streams.service import Service
 from mirrorlake.errors import MirrorlakeError, UsageError, printable
+from mirrorlake.model.landed import parse_time
 from mirrorlake.server.guard import BodyTooLarge, TokenCheck, TokenVerdict, content_of
 from mirrorlake.server.pages.access import HOME, LOGIN, LOGOUT, PageAccess, local_target
 from mirrorlake.server.pages.changes import feed_of
-from mirrorlake.server.pages.drawing import Plot, Series, plot
-from mirrorlake.server.pages.history import POINT_SECONDS, Histories, HistoryPoint, clock_of
+from mirrorlake.server.pages.drawing import Plot, Series, clock_of, plot
+from mirrorlake.server.pages.remedies import BackfillVerb
 from mirrorlake.server.pages.views import Looking, stream_name, utc
 
 log = structlog.get_logger()
@@ -57,10 +59,8 @@ View = Callable[[Request], Facts]
 class Pages:
     """The pages of one service. check: None where it asks for no token."""
 
-    def __init__(
-        self, service: Service, histories: Histories, access: PageAccess, check: TokenCheck | None
-    ) -> None:
-        self._looking = Looking(service, histories)
+    def __init__(self, service: Service, access: PageAccess, check: TokenCheck | None) -> None:
+        self._looking = Looking(service)
         self._access, self._check = access, check
         self._templates = _environment()
 
@@ -76,6 +76,7 @@ class Pages:
                 Route(path, partial(self._shown, template, view), methods=["GET"])
                 for path, (template, view) in views.items()
             ),
+            Route(f"{_STREAM}/backfill", self._ask_backfill, methods=["POST"]),
             Route(LOGIN, self._login, methods=["GET"]),
             Route(LOGIN, self._enter, methods=["POST"]),
             Route(LOGOUT, self._leave, methods=["POST"]),
@@ -105,9 +106,17 @@ class Pages:
         return {"stream": stream, "table": table, "feed": feed, "until": until}
 
     async def _shown(self, template: str, view: View, request: Request) -> Response:
+        def shown() -> Response:
+            return self._page(template, request, view(request))
+
+        return await self._answered(template, shown, request)
+
+    async def _answered(
+        self, page: str, work: Callable[[], Response], request: Request
+    ) -> Response:
+        """What work in a thread answers, or a page that says why it does not."""
         try:
-            facts = await run_in_threadpool(view, request)
-            return self._page(template, request, facts)
+            return await run_in_threadpool(work)
         except UsageError as error:
             return self._page("problem.html", request, {"error": error}, 404)
         except MirrorlakeError as error:
@@ -115,16 +124,38 @@ class Pages:
         except Exception as error:  # noqa: BLE001  (its text may hold values of rows)
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{frame.filename}:{frame.lineno}"
-            log.error(PAGE_FAILED, page=template, reason=type(error).__name__, place=place)
-            told = MirrorlakeError(
+            log.error(
+                PAGE_FAILED,
+                page=page,
+                reason=type(error).__name__,
+                place=place,
+            )
+            problem = MirrorlakeError(
                 "the page cannot be shown", hint="See the log of the service, and report it."
             )
-            return self._page("problem.html", request, {"error": told}, 500)
+            return self._page("problem.html", request, {"error": problem}, 500)
 
     def _page(self, template: str, request: Request, facts: Facts, code: int = 200) -> Response:
         known = self._access.needs_login and self._access.is_known(request)
         content = self._templates.get_template(template).render(facts, can_leave=known)
         return HTMLResponse(content.encode("utf-8", "replace"), code, _HEADERS)
+
+    # -- what is asked for -----------------------------------------------------------------------
+
+    async def _ask_backfill(self, request: Request) -> Response:
+        sent = await _form(request)
+        if sent is None:
+            return _no_form()
+
+        def asked() -> Response:
+            verb = sent.get("verb", "")
+            if verb not in list(BackfillVerb):
+                raise UsageError("this is not asked of a backfill", hint="Use the page of a table.")
+            table = sent.get("name", "")
+            url = self._looking.ask_backfill(_name(request), table, BackfillVerb(verb))
+            return RedirectResponse(url, 303, _HEADERS)
+
+        return await self._answered("backfill", asked, request)
 
     # -- who may see it -------------------------------------------------------------------------
 
@@ -135,13 +166,11 @@ class Pages:
         return self._page("login.html", request, {"target": target, "problem": ""})
 
     async def _enter(self, request: Request) -> Response:
-        try:
-            content = await content_of(request, LARGEST_FORM)
-            sent = parse_qs(content.decode(errors="replace"), max_num_fields=10)
-        except (BodyTooLarge, ClientDisconnect, TimeoutError, ValueError):
-            return PlainTextResponse("This is not the form of the login.\n", 400, _HEADERS)
-        target = local_target(sent.get("next", [""])[0])
-        given = sent.get("token", [""])[0].strip()
+        sent = await _form(request)
+        if sent is None:
+            return _no_form()
+        target = local_target(sent.get("next", ""))
+        given = sent.get("token", "").strip()
         verdict = self._check.verdict(given) if self._check else TokenVerdict.RIGHT
         if verdict is TokenVerdict.RIGHT:
             answer = RedirectResponse(target, 303, _HEADERS)
@@ -156,6 +185,20 @@ class Pages:
         answer = RedirectResponse(LOGIN, 303, _HEADERS)
         self._access.leave(request, answer)
         return answer
+
+
+async def _form(request: Request) -> dict[str, str] | None:
+    """The fields of a form, each with its first value; None for what is no form of ours."""
+    try:
+        content = await content_of(request, LARGEST_FORM)
+        sent = parse_qs(content.decode(errors="replace"), max_num_fields=10)
+    except (BodyTooLarge, ClientDisconnect, TimeoutError, ValueError):
+        return None
+    return {name: values[0] for name, values in sent.items()}
+
+
+def _no_form() -> Response:
+    return PlainTextResponse("This is no form of these pages.\n", 400, _HEADERS)
 
 
 def _name(request: Request) -> Any:
@@ -199,6 +242,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"size": size, "utc": utc, "seconds": _seconds, "prose": _prose}
+    found.filters["moment"] = lambda text: utc(parse_time(text))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,34 +10,33 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from mirrorlake.app.running.batches import HistoryPoint
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.amounts import p50_p99
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.streams.backfills import CAPTURED
 from mirrorlake.app.streams.positions import StreamPositions
-from mirrorlake.app.streams.projects import project_of
 from mirrorlake.app.streams.service import Service
 from mirrorlake.app.streams.supervisor import Work
 from mirrorlake.config import Project
+from mirrorlake.control.checks import PROJECT_FILE
 from mirrorlake.control.names import ResourceKind, ResourceName
 from mirrorlake.control.reports import Document
-from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.control.states import StreamState
 from mirrorlake.control.supervision import Supervised
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import MirrorlakeError, ResourceNotFound, UsageError
-from mirrorlake.feed.commit_history import CommitHistory
-from mirrorlake.model.landed import LaterFormat
+from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.model.table import TableId
-from mirrorlake.server.pages.history import Histories, HistoryPoint
 from mirrorlake.server.pages.lookups import PositionLookups
-from mirrorlake.server.pages.remedies import Commands, of_table
+from mirrorlake.server.pages.remedies import BackfillVerb, Commands, of_table
 
 MOST_TABLES = 200
 """Tables on one page; those that stand still come first."""
-LAST_COMMITS = 20
+LAST_COMMITS, LAST_ENTRIES = 20, 20
 _STUCK = (StreamState.FAILED, StreamState.FAILED_PERMANENTLY)
 
 
@@ -61,8 +59,7 @@ class StreamRow:
 
     @property
     def url(self) -> str:
-        project, location = self.name.parent.split("/")[1::2]
-        return "/streams/" + "/".join(quote(one) for one in (project, location, self.name.id))
+        return stream_url(self.name)
 
     @property
     def words(self) -> str:
@@ -95,7 +92,9 @@ class TableRow:
 @dataclass(frozen=True, slots=True)
 class StreamSight:
     """A stream as its page shows it. more: tables that are not listed; written: where its event
-    files are, None for a stream into tables; objects: of a stream of event files, as of the API."""
+    files are, None for a stream into tables; filled: where others write the files that its tables
+    are made of, None for a stream that captures; objects: of a stream of event files, as by the
+    API; activity: what has happened to it, newest first."""
 
     row: StreamRow
     faults: Sequence[Fault] = ()
@@ -107,28 +106,32 @@ class StreamSight:
     pending: int = 0
     applied: int = 0
     written: str | None = None
+    filled: str | None = None
     objects: Sequence[Document] = ()
+    activity: Sequence[Document] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TableSight:
     """A table as its page shows it. commits: the last ones, newest first; backfill: the load of its
-    rows, or the backfill that was asked for last, as of the API, with the commands to begin or to
-    stop one."""
+    rows, or the backfill that was asked for last, as of the API; verb: what can be done now, with
+    its command; can_ask: whether the page does it too."""
 
     stream: StreamRow
     row: TableRow
     commits: Sequence[CommittedBatch]
     freshness: tuple[float, float] | None
     backfill: Document | None
+    verb: BackfillVerb
     commands: Sequence[str]
+    can_ask: bool
 
 
 class Looking:
     """Looks at the streams of a service. For any number of threads."""
 
-    def __init__(self, service: Service, histories: Histories) -> None:
-        self._service, self._histories = service, histories
+    def __init__(self, service: Service) -> None:
+        self._service, self._batches = service, service.supervisor.batches
         self._positions = PositionLookups()
 
     def streams(self) -> list[StreamRow]:
@@ -149,16 +152,15 @@ class Looking:
         except MirrorlakeError as error:
             what = str(error).removesuffix(error.hint).rstrip()
             return StreamSight(row, [Fault(what, error.hint), *_faults(supervised, None)])
-        except (OSError, LaterFormat) as error:
+        except OSError as error:
             what = f"its files cannot be read: {error}"
             return StreamSight(row, [Fault(what), *_faults(supervised, None)])
-        commands = self._commands(name, project)
+        commands = self._commands(supervised, project)
         tables = [one for one in status.tables if find.casefold() in one.table.casefold()]
         tables.sort(key=lambda one: (one.error is None, one.table))
         faults = _faults(supervised, commands)
         if (stopped := self._service.supervisor.mirror_errors().get(str(name))) is not None:
             faults.append(Fault(str(stopped).removesuffix(stopped.hint).rstrip(), stopped.hint))
-        history = self._histories.of(str(name))
         return StreamSight(
             row,
             faults,
@@ -166,20 +168,23 @@ class Looking:
             max(len(tables) - MOST_TABLES, 0),
             status,
             self._positions.of(str(name), project),
-            history.points() if history else [],
+            self._batches.points(str(name)),
             sum(one.pending_files for one in status.tables),
             sum(one.total.rows for one in status.tables),
             _written(project),
-            self._objects(name) if project.destination is not None else (),
+            _filled(status, project),
+            () if project.lands else self._objects(name),
+            self._service.control.activity(name)[: -LAST_ENTRIES - 1 : -1],
         )
 
     def table(self, name: ResourceName, table: str) -> TableSight:
         """Raises ResourceNotFound."""
         supervised, project, found = self._found(name, table)
         row = self._row(supervised, self._works().get(str(name)))
-        commands = self._commands(name, project)
+        commands = self._commands(supervised, project)
         job = self._backfill(name, table)
         is_active = job is not None and job["state"] in ("PENDING", "ACTIVE")
+        verb = BackfillVerb.STOP if is_active else BackfillVerb.BACKFILL
         commits = _commits(project, found)
         late = (
             (one.time - one.source_time).total_seconds()
@@ -192,30 +197,49 @@ class Looking:
             commits,
             p50_p99(max(one, 0.0) for one in late),
             job,
-            commands.backfill(table, "stop" if is_active else "backfill"),
+            verb,
+            commands.backfill(table, verb),
+            job is not None and supervised.state in CAPTURED and project.source is not None,
         )
+
+    def ask_backfill(self, name: ResourceName, table: str, verb: BackfillVerb) -> str:
+        """Ask for a backfill of a table, or for its end. Returns the address of its page. Raises
+        what `ObjectBackfills` raises."""
+        found = self._object(name, table)
+        asked = ResourceName.parse(found["name"])
+        if verb is BackfillVerb.STOP:
+            self._service.backfills.stop(asked)
+        else:
+            self._service.backfills.start(asked, {})
+        return table_url(stream_url(name), table)
 
     def table_of(self, name: ResourceName, table: str) -> tuple[StreamRow, Project, TableStatus]:
         """The stream, its settings and one of its tables. Raises ResourceNotFound."""
         supervised, project, found = self._found(name, table)
         return self._row(supervised, self._works().get(str(name))), project, found
 
-    def _commands(self, name: ResourceName, project: Project) -> Commands:
+    def _commands(self, stream: Supervised, project: Project) -> Commands:
+        file = stream.document.get(PROJECT_FILE)
         root = project.root if isinstance(project.root, Path) else project.root.url
-        return Commands(name, self._service.places.folder, str(root))
+        mirror = ("--config", f"{file}#{project.name}") if file else ("--root", str(root))
+        return Commands(stream.name, self._service.places.folder, mirror)
 
     def _objects(self, name: ResourceName) -> list[Document]:
         control = self._service.control
         return control.page(ResourceKind.OBJECT, str(name), size=MOST_TABLES)[0]
 
     def _backfill(self, name: ResourceName, table: str) -> Document | None:
-        named = TableId.parse(table)
-        identifier = {"postgresqlIdentifier": {"schema": named.schema, "table": named.name}}
         try:
-            job: Document = self._service.control.lookup(name, identifier)["backfillJob"]
+            job: Document = self._object(name, table)["backfillJob"]
         except UsageError:
             return None  # nobody has looked at its objects yet
         return job
+
+    def _object(self, name: ResourceName, table: str) -> Document:
+        """Of a table, as of the API. Raises ResourceNotFound."""
+        named = TableId.parse(table)
+        identifier = {"postgresqlIdentifier": {"schema": named.schema, "table": named.name}}
+        return self._service.control.lookup(name, identifier)
 
     def _found(self, name: ResourceName, table: str) -> tuple[Supervised, Project, TableStatus]:
         supervised = self._supervised(name)
@@ -235,36 +259,44 @@ class Looking:
         return Supervised(name, document, state, is_deleted=False)
 
     def _project(self, stream: Supervised) -> Project:
-        profiles, places = self._service.control.profiles.of, self._service.places
-        return project_of(stream.name, Stream.model_validate(stream.document), profiles, places)
+        return self._service.projects.of(stream.name, stream.document)
 
     def _status(self, work: Work | None, project: Project) -> Status:
         """What the supervisor saw last; of a stream that it does not look at, what is there."""
-        if work is not None and work.status is not None and work.process is not None:
+        if work is not None and work.status is not None and work.capture.is_running:
             return work.status
         return mirror_status.read(project)
 
     def _row(self, stream: Supervised, work: Work | None) -> StreamRow:
         status = work.status if work else None
-        history = self._histories.of(str(stream.name))
         errors = stream.document.get("errors", [])
-        now = time.time()
         retained = None
-        if work is not None and work.process is not None:
-            retained = work.told.retained_bytes
+        if work is not None and work.capture.is_running:
+            retained = work.capture.reports.retained_bytes
         failed = None if status is None else sum(one.error is not None for one in status.tables)
         return StreamRow(
             name=stream.name,
             title=str(stream.document.get("displayName") or stream.name.id),
             state=stream.state,
             is_stuck=stream.state in _STUCK or bool(errors) or bool(failed),
-            rate=history.rate(now) if history else None,
-            freshness=history.freshness(now) if history else None,
+            rate=self._batches.rate(str(stream.name)),
+            freshness=self._batches.freshness(str(stream.name)),
             retained=retained,
-            tables=None if status is None else len(status.tables),
+            tables=None if status is None or work is None else len(status.tables or work.tables),
             failed=failed,
             problem=str(errors[0]["message"]) if errors else "",
         )
+
+
+def stream_url(name: ResourceName) -> str:
+    """The address of the page of a stream."""
+    project, location = name.parent.split("/")[1::2]
+    return "/streams/" + "/".join(quote(one) for one in (project, location, name.id))
+
+
+def table_url(stream: str, table: str) -> str:
+    """The address of the page of a table. stream: that of its stream."""
+    return f"{stream}/table?{urlencode({'name': table}, errors='replace')}"
 
 
 def stream_name(project: str, location: str, identifier: str) -> ResourceName:
@@ -286,25 +318,29 @@ def _faults(stream: Supervised, commands: Commands | None) -> list[Fault]:
 
 def _written(project: Project) -> str | None:
     """Where the event files of a stream are, without how it is reached."""
-    if project.destination is None:
+    if project.lands:
         return None
-    place = project.destination.location
+    place = project.destinations[0].location
     return str(place) if isinstance(place, Path) else place.url
+
+
+def _filled(status: Status, project: Project) -> str | None:
+    """Where others put files, of a stream that has no source of its own."""
+    return None if project.source is not None else status.events or status.landing_zone
 
 
 def _table_row(stream: StreamRow, table: TableStatus, commands: Commands) -> TableRow:
     fault = None
     if table.error:
-        told: Mapping[str, Any] = table.error
-        message = str(told.get("message") or told.get("code") or "it stands still")
-        what = message.removesuffix(str(told.get("hint") or "")).rstrip()
-        fault = Fault(what, *of_table(told, table.table, commands))
-    query = urlencode({"name": table.table}, errors="replace")
-    return TableRow(table, f"{stream.url}/table?{query}", fault)
+        error: Mapping[str, Any] = table.error
+        message = str(error.get("message") or error.get("code") or "it has stopped")
+        what = message.removesuffix(str(error.get("hint") or "")).rstrip()
+        fault = Fault(what, *of_table(error, table.table, commands))
+    return TableRow(table, table_url(stream.url, table.table), fault)
 
 
 def _commits(project: Project, table: TableStatus) -> list[CommittedBatch]:
-    """The last batches, newest first, as far as the log still tells."""
+    """The last batches, newest first, as far as the log still has them."""
     if table.version is None:
         return []
     store = store_of(project)

@@ -1,1 +1,1 @@
-"""The steps that make the tables, run by alembic."""
+"""The migrations of the tables, run by alembic."""

@@ -1,4 +1,4 @@
-"""Run by alembic, on a connection that is given to it."""
+"""Run by alembic, on the connection passed to it."""
 
 from alembic import context
 
