@@ -47,7 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         result = CliRunner().invoke(app, list(arguments), input=answer)
         failure = result.exception
         if isinstance(failure, MirrorlakeError):  # what the program itself turns into an exit code
-            return Done(failure.exit_code, result.stdout, str(failure))
+            return Done(failure.exit_code, result.stdout, f"{result.stderr}{failure}")
         if failure is not None and not isinstance(failure, SystemExit):
             raise failure
         return Done(result.exit_code, result.stdout, result.stderr)

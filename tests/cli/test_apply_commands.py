@@ -83,7 +83,7 @@ def _status(run: Run, zone: Path) -> list[dict[str, str]]:
 @pytest.mark.full
 class TestATableThatCaptureStopped:
     @pytest.mark.postgres
-    def test_it_is_told_by_run_once(self, run: Run, shop: Database, tmp_path: Path) -> None:
+    def test_run_once_reports_it(self, run: Run, shop: Database, tmp_path: Path) -> None:
         shop.execute('create table odd (id int primary key, "__x" int)')
         done = start(tmp_path, "run", "--once", "--json", SOURCE=shop.url)
         assert done.returncode == 1, done.stderr
@@ -91,7 +91,7 @@ class TestATableThatCaptureStopped:
         assert tables["public.odd"]["error"]["code"] == "unsupported_column"
         assert tables["public.orders"]["error"] is None
 
-    def test_it_is_told_by_apply_once(self, zone: Path) -> None:
+    def test_apply_once_reports_it(self, zone: Path) -> None:
         Records(LocalStore(zone), root.LANDING).stop(
             "sales.gone", {"code": "table_recreated", "message": "it is another", "hint": ""}
         )

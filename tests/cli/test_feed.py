@@ -33,7 +33,7 @@ def feed(run: Run, *arguments: str) -> Any:
     return done
 
 
-def told(run: Run, *arguments: str) -> list[tuple[Any, ...]]:
+def shown_rows(run: Run, *arguments: str) -> list[tuple[Any, ...]]:
     lines = feed(run, "--json", *arguments).out.splitlines()
     return [tuple(json.loads(line).values())[:4] for line in lines]
 
@@ -49,7 +49,7 @@ ALL = [
 
 @pytest.mark.clause("CF-077")
 def test_it_prints_an_object_for_each_row(run: Run, orders: FeedTable) -> None:
-    assert sorted(told(run, "--from", "beginning"), key=str) == sorted(ALL, key=str)
+    assert sorted(shown_rows(run, "--from", "beginning"), key=str) == sorted(ALL, key=str)
     assert "versions 0 to 2" in feed(run, "--from", "beginning").error
     times = {
         json.loads(x)["_commit_timestamp"]
@@ -65,7 +65,7 @@ def test_bounds_are_versions_times_and_positions(run: Run, orders: FeedTable) ->
         (f"{time_of(1):%F %T}", f"{time_of(1):%F %T}"),
         ("position:0/9", "position:0/A:2"),
     ):
-        assert [row[2] for row in told(run, "--from", start, "--to", end)] == first
+        assert [row[2] for row in shown_rows(run, "--from", start, "--to", end)] == first
     refused = run("feed", "shop.orders", "--root", "shop")
     assert (refused.code, "start" in refused.error) == (2, True)
     refused = run("feed", "shop.orders", "--root", "shop", "--from", "2", "--to", "1")
@@ -74,10 +74,10 @@ def test_bounds_are_versions_times_and_positions(run: Run, orders: FeedTable) ->
 
 def test_keys_and_kinds_are_chosen(run: Run, orders: FeedTable) -> None:
     everything = ("--from", "0")
-    assert {row[0] for row in told(run, *everything, "--key", "2")} == {2}
-    assert len(told(run, *everything, "--key", "id=1")) == 3
-    assert len(told(run, *everything, "--kind", "update")) == 2
-    assert len(told(run, *everything, "--kind", "insert", "--kind", "delete")) == 3
+    assert {row[0] for row in shown_rows(run, *everything, "--key", "2")} == {2}
+    assert len(shown_rows(run, *everything, "--key", "id=1")) == 3
+    assert len(shown_rows(run, *everything, "--kind", "update")) == 2
+    assert len(shown_rows(run, *everything, "--kind", "insert", "--kind", "delete")) == 3
     assert run("feed", "shop.orders", "--root", "shop", *everything, "--key", "x").code == 2
 
 
@@ -94,7 +94,7 @@ def test_an_update_is_one_line_with_old_and_new_value(run: Run, orders: FeedTabl
 
 
 @pytest.mark.clause("CF-077")
-def test_csv_tells_null_from_an_empty_text(run: Run, orders: FeedTable) -> None:
+def test_csv_distinguishes_null_from_an_empty_text(run: Run, orders: FeedTable) -> None:
     orders.change((INSERT, (3, "")))
     out = feed(run, "--from", "1", "--csv").out
     rows = list(csv.DictReader(io.StringIO(out)))

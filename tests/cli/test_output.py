@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from mirrorlake.cli.output import print_table
+from mirrorlake.cli.output import print_table, show
 
 
 @pytest.mark.parametrize("columns", [80, 60, 20])
@@ -17,7 +17,7 @@ def test_a_number_is_never_cut(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     counts = ["100,000,000", "123,456,789", "12,345,678"]
-    text = "a text that may be folded over as many lines as it takes"
+    text = "a text that is folded over as many lines as it takes"
     print_table(
         ["table", "rows", "inserts", "updates", "sum", "verified"],
         [["warehouse.order_items", *counts, Decimal("98765432109876.54321"), text]],
@@ -26,3 +26,50 @@ def test_a_number_is_never_cut(
     for number in (*counts, "98765432109876.54321"):
         assert number in shown
     assert "…" not in shown
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (
+            80,
+            "table          version  position      lag\npublic.orders       17  0/4BFD4D8:17    ?",
+        ),
+        (30, "table          version  lag\npublic.orders       17    ?"),
+        (20, "table          lag\npublic.orders    ?"),
+        (10, "table     public.orders\nversion   17\nposition  0/4BFD4D8:17\nlag       ?"),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_columns_or_one_block_per_row(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    shown: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    row = ["public.orders", 17, "0/4BFD4D8:17", "?"]
+    header = ["table", "version", "position", "lag"]
+    print_table(header, [row], optional=["position", "version"])
+    assert capsys.readouterr().out == f"{shown}\n"
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_sentence_is_folded_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, indent: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    sentence = "Run `mirrorlake reset --all` to load all tables again. " * 3
+    show(sentence, indent)
+    assert capsys.readouterr().out == f"{sentence}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(sentence, indent)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 60
+    assert all(line.startswith(indent) for line in lines[1:])
+    assert " ".join(map(str.strip, lines)) == sentence.strip()
+
+
+def test_brackets_are_no_style(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["reason"], [["[/x] is not [bold]known[/bold]"]])
+    assert "[/x] is not [bold]known[/bold]" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mirrorlake.cli.progress import apply_progress
+from mirrorlake.cli.progress import publish_progress
 from mirrorlake.model.table import TableId
 
 ORDERS = TableId("shop", "orders")
@@ -18,20 +18,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_how_many_files_are_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_how_many_rows_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with apply_progress() as show:
-        for pending in (3, 1, 0):
-            show(ORDERS, pending)
-        show(TableId("shop", "idle"), 0)
+    with publish_progress() as show:
+        for rows in (0, 1_000, 30_000):
+            show(ORDERS, rows)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "shop.orders" in text
-    assert "3 of 3 files" in text
-    assert "idle" not in text
+    assert "30,000 rows" in text
 
 
 def test_elsewhere_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with apply_progress() as show:
+    with publish_progress() as show:
         show(ORDERS, 3)
     assert capsys.readouterr() == ("", "")

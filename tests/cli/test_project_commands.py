@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake.model.landed import readable_time
 from tests.cli.conftest import Run
 from tests.conftest import Database
 
@@ -155,7 +156,17 @@ def test_a_foreign_slot_of_the_same_name_is_not_touched(run: Run, shop: Database
     assert _slot(shop, slot) == before
 
 
-@pytest.mark.parametrize("work", [("capture", "--once"), ("run", "--once"), ("run",)])
+@pytest.mark.parametrize(
+    "work",
+    [
+        ("capture", "--once"),
+        ("run", "--once"),
+        ("run",),
+        ("apply", "--once"),
+        ("apply",),
+        ("plan",),
+    ],
+)
 def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
     run: Run, shop: Database, tmp_path: Path, work: tuple[str, ...]
 ) -> None:
@@ -164,13 +175,12 @@ def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
     file.write_text(file.read_text().replace("./root", "./other"))
     done = run(*work)
     assert done.code == 1
-    assert "was not created for this landing zone" in done.error
-    assert f"created for the landing zone {tmp_path}/root/Files/LandingZone" in done.error
-    assert "Set root to the folder for which it was created" in done.error
+    assert f"belongs to the landing zone {tmp_path}/root/Files/LandingZone" in done.error
+    assert "Set root to the folder of that landing zone" in done.error
     assert "pg_drop_replication_slot" not in done.error
     found = {f["check"]: f for f in run("check", "--json").facts()["findings"]}
     assert found["slot"]["severity"] == "error"
-    assert "was not created for this landing zone" in found["slot"]["message"]
+    assert f"belongs to the landing zone {tmp_path}/root" in found["slot"]["message"]
     assert not (tmp_path / "other").exists()
 
 
@@ -189,9 +199,10 @@ def test_a_detached_mirror_says_so_wherever_it_is_asked(
     run("capture", "--once")
     assert run("status", "--json").facts()["detached"] is None
     run("detach", "--yes")
-    time = run("status", "--json").facts()["detached"]
+    time = readable_time(run("status", "--json").facts()["detached"])
     told = run("status").out
     assert f"detached from the source at {time}" in told
+    assert "mirrorlake repair" in told
     assert "mirrorlake reset --all" in told
     found = {f["check"]: f for f in run("check", "--json").facts()["findings"]}
     assert time in found["detached"]["message"]
@@ -235,6 +246,39 @@ def test_reset_all_loads_everything_anew_after_a_gap(run: Run, shop: Database) -
     steps = run("plan", "--json").facts()["tables"]
     orders = next(t for t in steps if t["table"] == "public.orders")
     assert orders["steps"][-1]["rows"] == 11
+
+
+@pytest.mark.clause("ST-277")
+def test_a_lost_slot_is_failed_permanently_until_it_is_repaired(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    shop.execute(
+        f"select pg_drop_replication_slot('mirrorlake_{shop.name}')",
+        "insert into orders values (11, 'while nobody looked')",
+        "delete from orders where id = 1",
+    )
+    assert "MiB of the log" in run("capture", "--once").error
+    facts = run("status", "--json").facts()
+    assert facts["state"] == "Failed permanently"
+    assert "MiB of the log" in facts["errors"][0]["message"]
+    planned = run("repair", "--dry-run", "--json")
+    assert planned.facts()["compared"] == ["public.log", "public.orders"]
+    assert "public.orders: compare it with the source" in planned.error
+    assert run("repair", answer="n\n").code == 1
+    assert run("capture", "--once").code == 1
+    assert run("repair", "--yes").code == 0
+    assert run("capture", "--once").code == 0
+    facts = run("status", "--json").facts()
+    assert (facts["state"], facts["errors"]) == ("Stopped", [])
+    assert [job["state"] for job in facts["backfills"]] == ["COMPLETED", "COMPLETED"]
+    assert "nothing to repair" in run("repair").error
+
+
+def test_a_detached_mirror_is_repaired(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    run("detach", "--yes")
+    assert run("repair", "--yes").code == 0
+    assert run("status", "--json").facts()["detached"] is None
+    assert run("capture", "--once").code == 0
 
 
 def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -> None:

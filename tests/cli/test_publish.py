@@ -232,7 +232,7 @@ def test_a_batch_that_will_never_come_is_given_up(run: Run, tmp_path: Path) -> N
 
 
 class TestInitialRowsBesideOthers:
-    def test_they_are_added_and_it_is_told(self, run: Run, tmp_path: Path) -> None:
+    def test_they_are_added_with_a_warning(self, run: Run, tmp_path: Path) -> None:
         assert "already had files" not in load(run).error
         again = load(run)
         assert again.code == 0

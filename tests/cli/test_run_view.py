@@ -13,8 +13,15 @@ import pytest
 from mirrorlake import root
 from mirrorlake.app.loop.report import ApplyReport, TableReport
 from mirrorlake.app.status.amounts import duration, size
+from mirrorlake.capture.backfill.jobs import (
+    BackfillJob,
+    BackfillJobState,
+    BackfillRecords,
+    BackfillRequest,
+)
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.cli.run_facts import RunFacts, cut
 from mirrorlake.cli.run_view import RunView, log_file
 from mirrorlake.config import Project
@@ -58,8 +65,8 @@ def facts() -> RunFacts:
         ),
     }
     facts.pending = {str(ORDERS): 0, str(LONG): 0}
-    facts.note_load(LoadProgress(ITEMS, 10_000, 1_000_000), 50.0)
-    facts.note_load(LoadProgress(ITEMS, 400_000, 1_000_000), 90.0)
+    facts.note_load(LoadProgress(ITEMS, 10_000, 1_000_000, time=50.0))
+    facts.note_load(LoadProgress(ITEMS, 400_000, 1_000_000, time=90.0))
     for second in range(100):
         evidence = Evidence(
             positions=("0/1:0", f"0/{second:X}:3"),
@@ -69,7 +76,7 @@ def facts() -> RunFacts:
         facts.note_batch(
             step, Applied(second, Counts(insert=600)), second, START + timedelta(seconds=second)
         )
-    facts.retained = 12_345_678
+    facts.retained = LogRetention(START, 12_345_678)
     return facts
 
 
@@ -99,7 +106,7 @@ def test_a_small_screen_counts_what_it_does_not_show(facts: RunFacts) -> None:
     lines = list(facts.screen(100.0, 79, 9))
     assert lines[-1] == SCREEN.splitlines()[-1]
     for number in range(50):
-        facts.note_load(LoadProgress(TableId("s", f"t{number}"), 1, None), 90.0)
+        facts.note_load(LoadProgress(TableId("s", f"t{number}"), 1, None, time=90.0))
     lines = list(facts.screen(100.0, 79, 12))
     assert len(lines) <= 12
     assert lines[-1] == "  and 48 more"
@@ -113,7 +120,7 @@ def test_names_from_outside_break_no_line(name: str) -> None:
     assert cut(line, 40) == line
 
 
-def test_an_outage_is_told_first(facts: RunFacts) -> None:
+def test_an_outage_is_shown_first(facts: RunFacts) -> None:
     facts.outage = Outage(
         START, START + timedelta(seconds=9), "PostgreSQL does not answer", "Wait."
     )
@@ -122,30 +129,41 @@ def test_an_outage_is_told_first(facts: RunFacts) -> None:
     assert "the next attempt is at 00:00:09" in first
 
 
-def test_goodbye_tells_the_totals(facts: RunFacts) -> None:
-    assert facts.goodbye(3_725.0) == (
+def test_the_closing_line_contains_the_totals(facts: RunFacts) -> None:
+    assert facts.closing_line(3_725.0) == (
         "Stopped after 1:02:05: 60,014 rows applied, commits: 33. The next run continues from "
         "there."
     )
 
 
 def test_a_load_of_more_rows_than_were_expected_says_no_end(facts: RunFacts) -> None:
-    facts.note_load(LoadProgress(ITEMS, 1_200_000, 1_000_000), 100.0)
-    assert facts.loads[str(ITEMS)].told(100.0) == "1,200,000 rows, 24,000 rows/s"
-    facts.note_load(LoadProgress(ITEMS, 1_250_000, 1_000_000, done=True), 100.0)
-    assert facts.loads[str(ITEMS)].told(100.0) == "1,250,000 rows loaded, 25,000 rows/s"
+    facts.note_load(LoadProgress(ITEMS, 1_200_000, 1_000_000, time=100.0))
+    assert facts.loads[str(ITEMS)].line(100.0) == "1,200,000 rows, 24,000 rows/s"
+    facts.note_load(LoadProgress(ITEMS, 1_250_000, 1_000_000, done=True, time=100.0))
+    assert facts.loads[str(ITEMS)].line(100.0) == "1,250,000 rows loaded, 25,000 rows/s"
+
+
+def test_a_load_that_was_too_short_has_no_rate(facts: RunFacts) -> None:
+    facts.note_load(LoadProgress(LONG, 0, 1_000, time=99.5))
+    facts.note_load(LoadProgress(LONG, 1_000, 1_000, done=True, time=100.0))
+    assert facts.loads[str(LONG)].line(100.0) == "1,000 rows loaded"
+
+
+def test_a_table_with_landed_files_that_wait_does_not_follow_yet(facts: RunFacts) -> None:
+    facts.pending[str(ORDERS)] = 2
+    assert facts.tables() == "1 loading, 1 applying, 1 stopped"
 
 
 def test_what_is_not_known_is_left_out() -> None:
     facts = RunFacts("shop", 0.0)
-    assert list(facts.screen(3.0, 79, 24)) == ["mirrorlake shop, 0:03: checking the source"]
+    assert list(facts.screen(3.0, 79, 24)) == ["mirrorlake shop, 0:03: Checking the source"]
     facts.report = ApplyReport()
     assert list(facts.screen(3.0, 79, 24))[:2] == [
         "mirrorlake shop, 0:03: waiting for the first table; Ctrl-C stops",
         "  tables     none yet",
     ]
     facts.pending = {"t": 3}
-    assert facts.phase() == "applying 3 files; Ctrl-C stops"
+    assert facts.phase() == "applying, files left: 3; Ctrl-C stops"
     facts.pending = {"t": 0}
     assert facts.phase() == "following; Ctrl-C stops"
 
@@ -168,7 +186,7 @@ class TestLines:
         monkeypatch.setattr(view, "_write", lines.append)
         return view
 
-    def test_what_happens_is_told_once(
+    def test_each_event_is_printed_once(
         self, view: RunView, lines: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         view.say("Starting Spark")
@@ -192,7 +210,7 @@ class TestLines:
         view.loading(LoadProgress(TableId("s", "\x1b[31m\n"), 10, 10, done=True))
         assert lines[0].isprintable()
 
-    def test_an_outage_and_its_end_are_told(
+    def test_an_outage_and_its_end_are_printed(
         self,
         view: RunView,
         lines: list[str],
@@ -232,3 +250,32 @@ def test_the_log_is_in_a_file_where_the_terminal_shows_the_view(
         log_file(project)
         assert not expected.exists()
         assert expected.with_name("run.log.1").exists()
+
+
+def test_backfills_are_shown_until_they_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    moments = itertools.count(0.0, 2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments))
+    jobs = BackfillRecords(Records(store, root.LANDING))
+    view = RunView("shop", store)
+    over = BackfillJob(BackfillRequest("old", str(ITEMS), requested="1"))
+    job = BackfillJob(BackfillRequest("new", str(ORDERS), requested="2"))
+    for one in (over, job):
+        jobs.request(one.request)
+    jobs.write(over.now(START, state=BackfillJobState.COMPLETED))
+    view.look()
+    assert view.facts.reading(0.0) == ["shop.orders: backfill pending"]
+    active = job.now(START, state=BackfillJobState.ACTIVE, rows=100, expected=300, seconds=10.0)
+    jobs.write(active)
+    view.look()
+    assert view.facts.reading(0.0) == [
+        "shop.orders: backfill, 100 of about 300 rows, 10 rows/s, 0:20 left"
+    ]
+    jobs.write(active.now(START, state=BackfillJobState.COMPLETED, rows=300))
+    view.look()
+    assert view.facts.reading(0.0) == []
+    assert (
+        "shop.orders: backfill new is COMPLETED, 300 of about 300 rows" in capsys.readouterr().err
+    )

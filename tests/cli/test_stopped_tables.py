@@ -101,11 +101,12 @@ class TestATableThatWasReplacedWhileNobodyLooked:
         self.file.write_text(self.file.read_text() + said)
 
 
-def test_a_table_that_cannot_join_stops_alone(
+def test_a_table_that_cannot_join_stops_alone_and_begins_after_its_remedy(
     run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new table of somebody else: only its owner could add it to the publication."""
     run("capture", "--once")
+    assert run("reset", "public.log", "--yes").code == 0
     user = f"visitor_{shop.name}"
     shop.execute(
         f"create role {user} login replication password '{user}'",
@@ -121,6 +122,15 @@ def test_a_table_that_cannot_join_stops_alone(
     assert found["public.later"]["error"]["code"] == "unsupported_table"
     assert found["public.orders"]["error"] is None
     assert found["public.orders"]["pending_files"] > 1
+    assert found["public.log"]["error"] is None
+    assert found["public.log"]["pending_files"] == 1
+
+    remedy = re.search("`(alter publication [^`]*)`", run("status").out.replace("\n", " "))
+    assert remedy is not None
+    shop.execute(remedy[1])
+    assert run("capture", "--once").code == 0
+    assert tables(run)["public.later"]["error"] is None
+    assert tables(run)["public.later"]["pending_files"] == 1
 
 
 class TestATableThatIsNotSelectedForAWhile:
@@ -201,7 +211,7 @@ class TestAPublicationThatIsNotWhatItWas:
         (tmp_path / "root/Files/Mirrorlake/detached.json").unlink()
         done = run("capture", "--once")
         assert f"publication {begun} no longer exists; `mirrorlake detach` removes" in done.error
-        assert "Run `mirrorlake reset --all` to load all tables again." in done.error
+        assert "Run `mirrorlake repair` to compare all tables" in done.error
 
     def test_one_that_was_made_again_is_a_gap(self, run: Run, shop: Database, begun: str) -> None:
         shop.execute(
@@ -212,7 +222,7 @@ class TestAPublicationThatIsNotWhatItWas:
         done = run("capture", "--once")
         assert done.code == 1
         assert "publication" in done.error
-        assert "reset --all" in done.error
+        assert "mirrorlake repair" in done.error
 
 
 def test_a_table_that_lost_its_key_can_be_updated_by_its_users(run: Run, shop: Database) -> None:

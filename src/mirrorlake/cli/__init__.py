@@ -1,1 +1,1 @@
-"""The command line: one file per command; each parses, calls and prints."""
+"""The command line, with one file per command. Each parses its arguments, calls and prints."""

@@ -22,25 +22,22 @@ def apply(
     """
     from mirrorlake.app.stores import store_of
     from mirrorlake.cli import logs
-    from mirrorlake.cli.options import project
-    from mirrorlake.cli.progress import apply_progress
+    from mirrorlake.cli.interruptible_mirror import interruptible_mirror
+    from mirrorlake.cli.options import brief, project
     from mirrorlake.cli.report import finish
     from mirrorlake.cli.run_view import RunView, log_file
-    from mirrorlake.cli.working import working
 
     settings = project(config, root)
+    settings = brief(settings) if once else settings
     quiet = as_json or log_json
-    file = log or (None if once or quiet else log_file(settings))
-    prepare = logs.later(verbose=verbose, quiet=as_json or once, as_json=log_json, file=file)
+    file = log or (None if quiet else log_file(settings))
+    is_quiet = as_json or (once and file is None)
+    prepare = logs.later(verbose=verbose, quiet=is_quiet, as_json=log_json, file=file)
     view = RunView(settings.name, store_of(settings))
-    with working(settings, prepare, view.say) as mirror:
+    with interruptible_mirror(settings, prepare, view.say) as mirror:
         mirror.check_root()
         prepare()
         with view.shown(quiet=quiet, once=once):
-            if once:
-                with apply_progress() as progress:
-                    report = mirror.apply_once(progress)
-            else:
-                view.told_log(file)
-                report = mirror.apply_run(view)
+            view.show_log(file)
+            report = mirror.apply_once(view.pending, view) if once else mirror.apply_run(view)
     finish(report, mirror.project, as_json=as_json)

@@ -32,7 +32,7 @@ def archive(
         ),
     ] = None,
     accept_gap: Annotated[
-        bool, typer.Option("--accept-gap", help="Go on after versions whose changes are lost.")
+        bool, typer.Option("--accept-gap", help="Continue after versions whose changes are lost.")
     ] = False,
     from_version: FromVersion = None,
     from_latest: FromLatest = False,
@@ -45,7 +45,7 @@ def archive(
     """Copy every change of a table into an archive that only grows. Needs no JVM.
 
     The archive has the columns of the table, and change_type, commit_version, commit_timestamp,
-    origin and source_id. What is covered already is not copied again.
+    origin and source_id. Versions that are already covered are not copied again.
 
     \b
     mirrorlake archive shop.orders
@@ -73,13 +73,13 @@ def archive(
 
 
 def _names(given: list[str]) -> dict[str, str]:
-    """Names by the usual ones. Raises UsageError."""
+    """The given column names by their default names. Raises UsageError."""
     from mirrorlake.errors import UsageError
 
     found = {}
-    for one in given:
-        usual, is_named, chosen = one.partition("=")
+    for name in given:
+        usual, is_named, chosen = name.partition("=")
         if not is_named:
-            raise UsageError(f"--name {one} names no column", hint="Write --name COLUMN=NAME.")
+            raise UsageError(f"--name {name} names no column", hint="Write --name COLUMN=NAME.")
         found[usual] = chosen
     return found

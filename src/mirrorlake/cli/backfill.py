@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Json
+from mirrorlake.cli.options import DEFAULT, BytesPerSecond, Config, Json
 
 if TYPE_CHECKING:
     from mirrorlake.app.mirror import Mirror
@@ -28,16 +28,17 @@ def backfill(
         int | None,
         typer.Option("--max-rows-per-second", metavar="N", help="Read no faster than this."),
     ] = None,
+    max_bytes_per_second: BytesPerSecond = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop the backfill of the table.")] = False,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Do not wait for the end of the backfill.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read a table of the source again while changes flow, and correct what differs.
+    """Read a table of the source again while changes flow, and correct rows that differ.
 
-    What differs becomes changes in the feed: rows that are missing, other, or gone. Equal rows
-    are not touched. Capture does the work, when it runs; Ctrl-C ends the waiting only.
+    Rows that are missing, different or deleted become changes in the feed. Equal rows are not
+    touched. A running capture does the work; Ctrl-C only ends the waiting.
 
     \b
     mirrorlake backfill public.orders
@@ -50,24 +51,22 @@ def backfill(
     from mirrorlake.errors import UsageError
 
     mirror = Mirror(project(config))
-    if stop and (where_key or max_rows_per_second is not None):
+    limits = (max_rows_per_second, max_bytes_per_second)
+    if stop and (where_key or any(limit is not None for limit in limits)):
         raise UsageError("--stop takes no other option", hint="It stops the whole backfill.")
-    if stop:
-        job = mirror.stop_backfill(table)
-    else:
-        job = mirror.backfill(table, where_key, max_rows_per_second)
+    job = mirror.stop_backfill(table) if stop else mirror.backfill(table, where_key, *limits)
     if not no_wait:
         job = _followed(mirror, job)
     if as_json:
         print_json(job.as_facts())
     else:
-        _told(job)
+        _print(job)
     if job.state in {"FAILED", "UNSUPPORTED"}:
         raise typer.Exit(1)
 
 
 def _followed(mirror: Mirror, job: BackfillJob) -> BackfillJob:
-    """The backfill as it is at its end, or once nobody is there to do it."""
+    """The backfill at its end, or when no capture is running any more."""
     import time
     from datetime import UTC, datetime
 
@@ -79,15 +78,17 @@ def _followed(mirror: Mirror, job: BackfillJob) -> BackfillJob:
     with bars("rows") as show:
         while not job.state.is_over and holder_of(store, "capture", datetime.now(UTC)):
             time.sleep(0.5)
-            job = next((one for one in mirror.backfills() if one.request.id == job.request.id), job)
+            job = next(
+                (known for known in mirror.backfills() if known.request.id == job.request.id), job
+            )
             show(job.request.table, job.rows, max(job.expected or 0, job.rows) or None)
     return job
 
 
-def _told(job: BackfillJob) -> None:
-    from mirrorlake.capture.backfill.requests import sentence
-    from mirrorlake.cli.output import say
+def _print(job: BackfillJob) -> None:
+    from mirrorlake.app.status.backfills import sentence
+    from mirrorlake.cli.output import say, show
 
-    typer.echo(sentence(job))
+    show(sentence(job))
     if not job.state.is_over:
         say("Capture does it: `mirrorlake run` or `mirrorlake capture`.")

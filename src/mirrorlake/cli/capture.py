@@ -18,17 +18,26 @@ def capture(
     mirrorlake capture           run until stopped, next to `mirrorlake apply`
     mirrorlake capture --once    stop when everything committed by now is written
     """
+    from mirrorlake.app.stores import store_of
     from mirrorlake.cli import logs
+    from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.progress import load_progress
     from mirrorlake.cli.report import finish_capture
-    from mirrorlake.cli.working import working
+    from mirrorlake.cli.run_view import RunView, log_file
 
-    logs.configure(verbose=verbose, as_json=log_json, file=log)
-    with working(project(config)) as mirror, load_progress() as progress:
-        if once:
-            mirror.capture_once(progress)
-        else:
-            mirror.capture_run(progress)
+    settings = project(config)
+    file = log or (None if log_json else log_file(settings))
+    prepare = logs.later(verbose=verbose, quiet=False, as_json=log_json, file=file)
+    view = RunView(settings.name, store_of(settings))
+    with interruptible_mirror(settings, prepare, view.say) as mirror:
+        mirror.check_root()
+        prepare()
+        with view.shown(quiet=log_json, once=once):
+            view.show_log(file)
+            view.step("Reading the source" if once else "capturing; Ctrl-C stops")
+            if once:
+                mirror.capture_once(view.loading)
+            else:
+                mirror.capture_run(view.loading, view.retained)
     if once:
         finish_capture(mirror.project)

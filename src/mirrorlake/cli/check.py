@@ -56,45 +56,70 @@ def check(
             }
         )
     else:
-        for line in _script(findings) if sql else finding_lines(findings):
-            typer.echo(line)
+        if sql:
+            typer.echo("\n".join(_script(findings)))
+        else:
+            show_findings(findings)
         say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")
     if failed:
         raise typer.Exit(3 if any(f.check == "reachable" for f in failed) else 1)
 
 
+INDENT = " " * 9
+"""Indentation of the lines below the severity of a finding."""
+
+
+def show_findings(findings: Sequence[CheckResult]) -> None:
+    """Print all findings."""
+    from mirrorlake.cli.output import show
+
+    for line in finding_lines(findings):
+        show(line, INDENT)
+
+
+def say_findings(findings: Sequence[CheckResult], mirror: str = "") -> None:
+    """Print the warnings and errors to standard error. mirror: its name, if there are several."""
+    from mirrorlake.cli.output import say
+    from mirrorlake.sources.base import CheckSeverity
+
+    for line in finding_lines([f for f in findings if f.severity is not CheckSeverity.OK]):
+        say(f"{mirror}: {line}" if mirror else line, INDENT)
+
+
 def finding_lines(findings: Sequence[CheckResult]) -> Iterator[str]:
-    """Each finding, and below it its remedy."""
+    """The lines of each finding, with its remedy below."""
     from mirrorlake.sources.base import CheckSeverity
 
     for finding in findings:
-        yield f"{finding.severity:8} {_said(finding)}"
+        yield f"{finding.severity:8} {_sentence(finding)}"
         if finding.severity is not CheckSeverity.OK and finding.remedy:
-            yield f"         {finding.remedy}"
+            yield f"{INDENT}{finding.remedy}"
 
 
-def _said(finding: CheckResult) -> str:
+def _sentence(finding: CheckResult) -> str:
     location = f"{finding.table}: " if finding.table else ""
     return f"{location}{finding.check}: {finding.message}"
 
 
 def _script(findings: Sequence[CheckResult]) -> Iterator[str]:
-    """Every remedy as a comment, and below it its statement, where it is a whole one. Of two ways
-    the first is the statement."""
+    """Each remedy as a comment, followed by its SQL if that is a complete statement. If there are
+    two remedies, the first is the statement."""
     from mirrorlake.errors import printable
     from mirrorlake.sources.base import CheckSeverity
 
+    written: set[str] = set()
     for finding in findings:
         if finding.severity is not CheckSeverity.OK and finding.remedy:
-            yield f"-- {finding.severity}: {printable(_said(finding))}"
+            yield f"-- {finding.severity}: {printable(_sentence(finding))}"
             yield f"-- {printable(finding.remedy)}"
             statement = re.search(r"`((?:alter|create|grant) [^`]*)`", finding.remedy)
-            if statement and _is_whole(statement[1]):
+            if statement and _is_whole(statement[1]) and statement[1] not in written:
+                written.add(statement[1])
                 yield f"{statement[1]};"
             yield ""
 
 
 def _is_whole(statement: str) -> bool:
-    """Whether it is one statement and nothing else: names in it may hold anything."""
+    """Whether the text is exactly one statement. Names in it may contain any character."""
     outside = re.sub(r"\"[^\"]*\"|'[^']*'", "", statement)
     return not re.search(r"[\"';\n]|--|/\*|\.\.\.", outside)

@@ -1,4 +1,4 @@
-"""Who hears of the named points of a command: nobody, unless a test puts its own hook here."""
+"""The hook for the crash points of a command. It does nothing unless a test replaces it."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ def cut(
     """
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.cli.output import print_json, print_table, show
 
     found = Mirror(project(config, root)).cut(at)
     if as_json:
         print_json(found.facts())
         return
     time = f", committed at {found.commit_time}" if found.commit_time else ""
-    typer.echo(f"cut {found.number}: position {found.position}{time}")
+    show(f"cut {found.number}: position {found.position}{time}")
     print_table(["table", "version"], [[name, one.version] for name, one in found.tables.items()])
     for name, reason in found.excluded.items():
-        typer.echo(f"{name}: not part of the cut: {reason}")
+        show(f"{name}: not part of the cut: {reason}")

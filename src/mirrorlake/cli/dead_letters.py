@@ -18,40 +18,41 @@ def dead_letters(
 ) -> None:
     """Show the events that could not be applied, by file and reason. Ends with 1 if there are any.
 
-    A replay applies all events of these files. Those that were applied before change nothing.
+    A replay applies all events of these files. Events that were already applied change nothing.
 
     \b
     mirrorlake dead-letters
-    mirrorlake dead-letters --replay      after the reason was mended
+    mirrorlake dead-letters --replay      after the cause was fixed
     """
     from mirrorlake.app.events.applying import dead_letters as found_in
+    from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
-    from mirrorlake.cli.working import working
+    from mirrorlake.errors import printable
 
     settings = project(config)
     if replay:
-        with working(settings) as mirror:
+        with interruptible_mirror(settings) as mirror:
             mirror.replay_events()
     found = found_in(settings)
     facts = [
         {
             "file": file.path,
-            "table": one.table or None,
-            "reason": one.reason,
-            "events": None if one.is_file else one.count,
-            "rows": [] if one.is_file else list(one.rows),
+            "table": letter.table or None,
+            "reason": letter.reason,
+            "events": None if letter.is_file else letter.count,
+            "rows": [] if letter.is_file else list(letter.rows),
             "retries": file.retries,
             "time": file.time,
         }
         for file in found
-        for one in file.letters
+        for letter in file.letters
     ]
     if as_json:
         print_json(facts)
     elif facts:
         names = ["file", "table", "events", "retries", "reason"]
-        rows = [[one[name] for name in names] for one in facts]
+        rows = [[fact[name] and printable(fact[name]) for name in names] for fact in facts]
         print_table(names, rows)
     if facts:
         raise typer.Exit(1)

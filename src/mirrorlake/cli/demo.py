@@ -54,7 +54,9 @@ def demo(
     location = (folder or Path(tempfile.mkdtemp(prefix="mirrorlake-demo-"))).absolute()
     with stage() as shown:
         run = Demo(location, DemoSettings(rows, seconds), shown, prepare)
-        exit_at_once(lambda: _abandon(run, location, keep=keep), _last_words(location, keep=keep))
+        exit_at_once(
+            lambda: _abandon(run, location, keep=keep), _closing_message(location, keep=keep)
+        )
         try:
             result = run.run()
         except BaseException:
@@ -80,7 +82,7 @@ def _abandon(run: Demo, location: Path, *, keep: bool) -> None:
             break
 
 
-def _last_words(location: Path, *, keep: bool) -> str:
+def _closing_message(location: Path, *, keep: bool) -> str:
     left = f"its folder is {location}" if keep else "its tables were removed"
     return f"The demo and its PostgreSQL were stopped; {left}."
 
@@ -128,11 +130,11 @@ def _show(result: DemoResult, *, is_temporary: bool) -> None:
         typer.echo("Every row and value of the mirror, and its change feed, match PostgreSQL.")
     else:
         typer.echo("The mirror DIFFERS from PostgreSQL.")
-    _show_the_way_on(result.root, is_temporary=is_temporary)
+    _show_next_commands(result.root, is_temporary=is_temporary)
 
 
-def _show_the_way_on(root: Path, *, is_temporary: bool) -> None:
-    """Commands that work as they are printed, in the folder where the demo was called."""
+def _show_next_commands(root: Path, *, is_temporary: bool) -> None:
+    """Print commands that work unchanged in the folder where the demo was started."""
     import shlex
 
     from mirrorlake.cli.output import program

@@ -16,16 +16,17 @@ def detach(
     """Drop what the mirror created in the source: the replication slot and the publications.
 
     A slot that nobody reads retains WAL until the disk is full. After this command the mirror can
-    continue only with a new load (`mirrorlake reset --all`).
+    continue only after `mirrorlake repair`, which compares all tables with the source.
 
     \b
     mirrorlake detach
     """
     from mirrorlake.app.mirror import Mirror
+    from mirrorlake.cli import crash
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import say
 
-    mirror = Mirror(project(config))
+    mirror = Mirror(project(config), reached=crash.reached)
     made = mirror.made()
     if not made:
         say("This mirror has created nothing in the source.")

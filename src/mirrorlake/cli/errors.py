@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, HOME, Location, ServiceFolder
+from mirrorlake.cli.service import DEFAULT_FOLDER, Location, ServiceFolder
+from mirrorlake.control.names import HOME
 
 
 def errors(
@@ -29,7 +30,7 @@ def errors(
     if as_json:
         print_json(found)
     else:
-        rows = [(one["errorTime"], one["reason"], one["message"]) for one in found]
+        rows = [(error["errorTime"], error["reason"], error["message"]) for error in found]
         print_table(("time", "reason", "message"), rows)
     if found:
         raise typer.Exit(1)

@@ -29,7 +29,7 @@ class ChangeKind(StrEnum):
 
 
 class GapPolicy(StrEnum):
-    """What versions without the feed do."""
+    """What to do about versions without the feed."""
 
     ERROR = "error"
     REPORT = "report"
@@ -58,7 +58,7 @@ def feed(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", metavar="VALUE", help="Only this key; of several columns COLUMN=VALUE."
+            "--key", metavar="VALUE", help="Only this key; COLUMN=VALUE for a composite key."
         ),
     ] = None,
     kind: Annotated[
@@ -69,7 +69,7 @@ def feed(
         typer.Option("--pair-updates", help="Show a delete and an insert of one key as an update."),
     ] = False,
     skip_unchanged: Annotated[
-        bool, typer.Option("--skip-unchanged", help="Leave out updates that change nothing.")
+        bool, typer.Option("--skip-unchanged", help="Omit updates that change nothing.")
     ] = False,
     on_gap: Annotated[
         GapPolicy,
@@ -113,7 +113,7 @@ def feed(
     from mirrorlake.feed.reader import Feed
 
     formats = {"--json": as_json, "--csv": as_csv, "--arrow": arrow, "--parquet": parquet}
-    chosen = [name for name, is_wanted in formats.items() if is_wanted]
+    chosen = [name for name, is_chosen in formats.items() if is_chosen]
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)} cannot be used together", hint="Use one of them.")
     if follow and (end or arrow or parquet):
@@ -137,20 +137,25 @@ def feed(
         given |= start_named(start)
     elif follow:
         given |= _after_latest(location, options)
+    else:
+        raise UsageError(
+            "the start of the range is missing",
+            hint="Use `--from beginning`, `--from BOUND` or `--follow`.",
+        )
     request = FeedRequest.of(location, **given)
     show = _shown(as_json=as_json, as_csv=as_csv)
     if follow:
         from mirrorlake.cli.stop import Stop
         from mirrorlake.feed.follow import follow as followed
 
-        for one in followed(request, Stop().event.wait, options):
-            if one.first <= one.last and (one.gaps or start):
-                _tell(one)
-            show(one, _filter(one, key, kind))
+        for batch in followed(request, Stop().event.wait, options):
+            if batch.first <= batch.last and (batch.gaps or start):
+                _say_range(batch)
+            show(batch, _filter(batch, key, kind))
             start = None
         return
     found = Feed(request, options)
-    _tell(found)
+    _say_range(found)
     if target := arrow or parquet:
         from mirrorlake.feed.writers import write_file
 
@@ -171,9 +176,9 @@ def _land(
 
     wait = Stop().event.wait if follow else lambda _seconds: True
     landed = 0
-    for one in land(location, target, options=options, start=start or SNAPSHOT, wait=wait):
-        kind = "snapshot" if one.is_snapshot else "version"
-        say(f"{kind} {one.version}: {one.rows:,} rows")
+    for batch in land(location, target, options=options, start=start or SNAPSHOT, wait=wait):
+        kind = "snapshot" if batch.is_snapshot else "version"
+        say(f"{kind} {batch.version}: {batch.rows:,} rows")
         landed += 1
     if not landed:
         say("nothing new")
@@ -188,8 +193,8 @@ def _after_latest(location: str, options: ObjectOptions | None) -> FeedArguments
     return {"from_version": TableLog(location, options).snapshot().version + 1}
 
 
-def _tell(found: Feed) -> None:
-    """What the range is, beside the output."""
+def _say_range(found: Feed) -> None:
+    """Print the range of versions to standard error."""
     from mirrorlake.cli.output import say
 
     if found.first > found.last:
@@ -202,7 +207,7 @@ def _tell(found: Feed) -> None:
 
 
 def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
-    """What prints the rows of a feed."""
+    """The function that prints the rows of a feed."""
     from mirrorlake.cli.feed_table import print_changes
     from mirrorlake.feed.writers import CsvLines, JsonLines, RowSink
 
@@ -210,26 +215,28 @@ def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
         return print_changes
     sink: RowSink = (JsonLines if as_json else CsvLines)(sys.stdout.buffer)
 
-    def show(found: Feed, wanted: Filter) -> None:
+    def show(found: Feed, keep: Filter) -> None:
         for commit in found:
-            sink.write(wanted(commit.rows))
+            sink.write(keep(commit.rows))
 
     return show
 
 
 def _filter(found: Feed, key: Sequence[str] | None, kinds: Sequence[ChangeKind] | None) -> Filter:
-    """Keep the rows of a key and of some kinds. Raises UsageError."""
+    """A filter for the rows of a key and of some kinds. Raises UsageError."""
     from mirrorlake.errors import UsageError
     from mirrorlake.feed.rows import key_values, of_key, of_kinds
 
     images = ["update_preimage", "update_postimage"]
-    types = [one for kind in kinds or () for one in (images if kind == "update" else [kind.value])]
+    types = [
+        image for kind in kinds or () for image in (images if kind == "update" else [kind.value])
+    ]
     values = key_values(key or (), found.key, found.schema().names)
 
-    def wanted(rows: pa.Table) -> pa.Table:
+    def keep(rows: pa.Table) -> pa.Table:
         try:
             return of_key(of_kinds(rows, types) if types else rows, values)
         except ValueError as error:
             raise UsageError(f"--key does not fit its column: {error}") from error
 
-    return wanted
+    return keep

@@ -1,4 +1,4 @@
-"""Changes as a table for people: one line for a change, an update as old and new value."""
+"""Changes as a table for people: one line per change, an update with old and new values."""
 
 from __future__ import annotations
 
@@ -10,50 +10,52 @@ from mirrorlake.errors import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.text import Text
 
     from mirrorlake.feed.reader import Feed
     from mirrorlake.feed.rows import RowChange
 
 LINES = 500
-"""Changes in a table with one header."""
+"""Number of changes per table header."""
 
 _STYLES = {"insert": "green", "delete": "red", "update": "yellow"}
 _NULL = "NULL"
+ARROW = " → "
+
+Line = list[str | tuple[str, str]]
+"""Version, time, kind and the cells of a change. A pair is a value before and after it."""
 
 
-def print_changes(found: Feed, wanted: Callable[[pa.Table], pa.Table]) -> None:
-    """Print the changes of a feed."""
+def print_changes(found: Feed, keep: Callable[[pa.Table], pa.Table]) -> None:
+    """Print the changes of a feed: with colours on a terminal, as plain columns elsewhere.
+
+    keep: filters rows.
+    """
     from mirrorlake.feed.rows import row_changes
 
-    for one in found.ranges:
-        names = found.schema(one).names[:-3]
-        lines: list[list[Text]] = []
-        for commit in found.commits(one):
-            for change in row_changes(wanted(commit.rows), found.key):
+    show = _print if sys.stdout.isatty() else _print_plain
+    for part in found.ranges:
+        names = found.schema(part).names[:-3]
+        lines: list[Line] = []
+        for commit in found.commits(part):
+            for change in row_changes(keep(commit.rows), found.key):
                 lines.append(_line(commit.version, f"{commit.time:%F %T}", names, change))
                 if len(lines) == LINES:
-                    _print(names, lines)
+                    show(names, lines)
                     lines = []
         if lines:
-            _print(names, lines)
+            show(names, lines)
 
 
-def _line(version: int, time: str, names: list[str], change: RowChange) -> list[Text]:
-    from rich.text import Text
-
+def _line(version: int, time: str, names: list[str], change: RowChange) -> Line:
     before, after = change
     row = after or before
     assert row is not None
     kind = "update" if before and after else row["_change_type"]
-    style = _STYLES.get(kind, "")
-    cells = [Text(str(version)), Text(time), Text(kind, style)]
+    cells: Line = [str(version), time, kind]
     for name in names:
-        old, new = (_text(one[name]) if one else None for one in change)
-        if old is not None and new is not None and old != new:
-            cells.append(Text.assemble((old, "red strike"), " → ", (new, "bold green")))
-        else:
-            cells.append(Text(new if new is not None else old or ""))
+        new = _text(row[name])
+        old = _text(before[name]) if before and after else new
+        cells.append(new if old == new else (old, new))
     return cells
 
 
@@ -61,17 +63,31 @@ def _text(value: object) -> str:
     return _NULL if value is None else printable(value)
 
 
-def _print(names: list[str], lines: list[list[Text]]) -> None:
+def _print(names: list[str], lines: list[Line]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 1_000)
+    def shown(cell: str | tuple[str, str]) -> Text:
+        if isinstance(cell, str):
+            return Text(cell)
+        return Text.assemble((cell[0], "red strike"), ARROW, (cell[1], "bold green"))
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("version", justify="right")
     for name in ("time", "change", *names):
         table.add_column(Text(printable(name)), overflow="fold")
     for line in lines:
-        table.add_row(*line)
-    console.print(table)
+        cells = [*map(shown, line)]
+        cells[2].stylize(_STYLES.get(cells[2].plain, ""))
+        table.add_row(*cells)
+    Console().print(table)
+    sys.stdout.flush()
+
+
+def _print_plain(names: list[str], lines: list[Line]) -> None:
+    from mirrorlake.cli.output import print_table
+
+    joined = [[c if isinstance(c, str) else ARROW.join(c) for c in line] for line in lines]
+    print_table(["version", "time", "change", *map(printable, names)], joined)
     sys.stdout.flush()

@@ -32,7 +32,7 @@ def files(
     """
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.cli.output import print_json, print_table, show
 
     found = Mirror(project(config, root)).files(table)
     shown = found.files[-last:]
@@ -40,16 +40,24 @@ def files(
         print_json(found.facts() | {"files": [file.facts() for file in shown]})
         return
     header = ["file", "state", "inserts", "updates", "deletes", "upserts", "version", "time"]
-    print_table(header, [_row(file) for file in shown])
+    print_table(header, [_row(file) for file in shown], optional=["upserts"])
     if found.recorded is not None:
-        typer.echo(f"{found.table}: all files up to number {found.recorded} have been applied.")
+        show(f"{found.table}: all files up to number {found.recorded} have been applied.")
 
 
 def _row(file: AppliedFiles) -> list[Any]:
+    from mirrorlake.model.landed import readable_time
+
     rows = file.rows or {}
     counts = [rows.get(marker) for marker in ("insert", "update", "delete", "upsert")]
     facts = file.facts()
-    return [_name(file), facts["state"], *counts, file.version, facts["time"]]
+    return [
+        _name(file),
+        facts["state"],
+        *counts,
+        file.version,
+        file.time and readable_time(file.time),
+    ]
 
 
 def _name(file: AppliedFiles) -> str:

@@ -33,7 +33,7 @@ class Deleted(StrEnum):
 
 
 class IntervalUnit(StrEnum):
-    """What intervals are told in."""
+    """The unit of interval bounds."""
 
     VERSION = "version"
     COMMIT_TIME = "commit_time"
@@ -56,7 +56,7 @@ def history(
         ),
     ] = None,
     bounds: Annotated[
-        IntervalUnit, typer.Option("--bounds", help="What the intervals of type 2 are told in.")
+        IntervalUnit, typer.Option("--bounds", help="The unit of the interval bounds of type 2.")
     ] = IntervalUnit.VERSION,
     current: Annotated[
         bool, typer.Option("--current", help="Add a column that is true for the current row.")
@@ -74,16 +74,17 @@ def history(
 ) -> None:
     """Build the history of a table from its change feed, or bring it up to date. Needs no JVM.
 
-    Type 2 keeps every row that a key had, with __START_AT and __END_AT; type 1 the newest one. What
-    is covered already is not applied again. The same options bring a history up to date.
+    Type 2 keeps every row that a key had, with __START_AT and __END_AT; type 1 keeps the newest.
+    Versions that are already covered are not applied again. The same options bring a history up
+    to date.
 
     \b
     mirrorlake history shop.orders
     mirrorlake history shop.orders --track status --current --to shop.order_states
     mirrorlake history shop.orders --type 1 --deletes flag --to ./copies/orders
     """
-    asked: HistoryArguments = {"key": key, "track": track, "bounds": bounds.value}
-    asked |= {"type": 1 if kind == 1 else 2, "current": current, "deletes": deletes.value}
+    arguments: HistoryArguments = {"key": key, "track": track, "bounds": bounds.value}
+    arguments |= {"type": 1 if kind == 1 else 2, "current": current, "deletes": deletes.value}
 
     def once(source: TargetLocation, target: TargetLocation) -> list[TargetReport]:
         from mirrorlake.app.targets.functions import history as built
@@ -98,7 +99,7 @@ def history(
             options=source.options,
             target_options=target.options,
             reached=crash.reached,
-            **asked,
+            **arguments,
         )
         return [report]
 

@@ -50,7 +50,8 @@ def init(
 
 
 def _check_url(url: str) -> None:
-    """Raises UsageError for what holds a secret, or may hold one because it cannot be read."""
+    """Raises UsageError for a URL that contains a secret, or may contain one because it cannot be
+    parsed."""
     import re
 
     from mirrorlake.errors import UsageError
@@ -61,7 +62,7 @@ def _check_url(url: str) -> None:
         "Set the URL in an environment variable and pass its name: "
         "mirrorlake init '${DATABASE_URL}'."
     )
-    # A variable inside the URL stands for a word; what is around it is checked.
+    # A variable inside the URL is replaced by a word; the text around it is checked.
     given = _parts(re.sub(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", "", url))
     if given is None:
         raise UsageError("the URL of the database is not valid", where="init", hint=hint)
@@ -74,11 +75,11 @@ def _check_url(url: str) -> None:
 
 
 _SECRET = ("password", "sslpassword", "passfile", "oauth_client_secret", "options")
-"""Parts of a URL that are secret, or in which anything may stand."""
+"""Parts of a URL that are secret, or that may contain anything."""
 
 
 def _parts(url: str) -> dict[str, object] | None:
-    """The parts of the URL; None when it is not surely one."""
+    """The parts of the URL; None if it is not certainly a URL."""
     import re
 
     plain = re.fullmatch(
@@ -88,7 +89,7 @@ def _parts(url: str) -> dict[str, object] | None:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
     except ImportError:
-        # Without libpq's own reading only a URL without parameters is surely without a secret.
+        # Without libpq's parser, only a URL without parameters certainly contains no secret.
         return {} if plain and not plain[5] else None
     try:
         given = conninfo_to_dict(url)

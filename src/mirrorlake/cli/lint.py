@@ -133,13 +133,13 @@ def _explain(clause: str) -> None:
     from mirrorlake.errors import UsageError
     from mirrorlake.lint.markdown import clauses, page
 
-    wanted = clause.upper()
-    if wanted not in clauses():
+    clause_id = clause.upper()
+    if clause_id not in clauses():
         raise UsageError(
             f"there is no finding {clause}",
             hint="The findings are listed in docs/reference/findings.",
         )
-    typer.echo(page(wanted), nl=False)
+    typer.echo(page(clause_id), nl=False)
 
 
 def _print(result: Result) -> None:
@@ -152,19 +152,22 @@ def _print(result: Result) -> None:
     for path, why in result.unreadable:
         say(f"{path} could not be read: {why}")
     say(_summary(result))
-    if unread := result.unread.told():
+    if unread := result.unread.summary():
         say(f"{unread} Add --read-all to read them.")
 
 
 def _print_finding(finding: Finding) -> None:
+    from mirrorlake.cli.output import show
+
     location = finding.location
     line = f":{location.line}:{location.character}" if location.line is not None else ""
     named = (("row", location.row), ("column", location.column))
     where = "".join(f", {name} {fact}" for name, fact in named if fact is not None)
-    typer.echo(f"{finding.severity:7} {finding.rule.id}  {location.path}{line}{where}")
-    typer.echo(f"        {finding.rule.title}: {finding.found}")
-    typer.echo(f"        Expected: {finding.expected}")
-    typer.echo(f"        {finding.rule.mend}")
+    indent = " " * 8
+    show(f"{finding.severity:7} {finding.rule.id}  {location.path}{line}{where}", indent)
+    show(f"{indent}{finding.rule.title}: {finding.found}", indent)
+    show(f"{indent}Expected: {finding.expected}", indent)
+    show(f"{indent}{finding.rule.mend}", indent)
 
 
 def _summary(result: Result) -> str:
@@ -176,8 +179,8 @@ def _summary(result: Result) -> str:
         for severity in Severity
         if (count := result.report.count(severity))
     ]
-    looked = f"{counted(result.tables, 'table')} and {counted(result.files, 'data file')}"
-    return f"{', '.join(counts) or 'Nothing found'} in {looked}."
+    checked = f"{counted(result.tables, 'table')} and {counted(result.files, 'data file')}"
+    return f"{', '.join(counts) or 'Nothing found'} in {checked}."
 
 
 def _print_facts(result: Result) -> None:

@@ -1,4 +1,4 @@
-"""Logs on standard error: an event and its facts, never values of rows, never secrets."""
+"""Logs on standard error: events and their facts, never row values or secrets."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ def configure(
     as_json: bool = False,
     file: Path | None = None,
 ) -> Callable[[], None]:
-    """Log from warnings on when quiet, everything when verbose; as_json: an object on each line;
-    file: append there, not to standard error.
+    """Configure logging. quiet: only warnings and errors; verbose: everything; as_json: an object
+    per line; file: append to it instead of writing to standard error.
 
-    Returns what does the same in a process that we start.
+    Returns a function that configures a child process in the same way.
     """
     stream = sys.stderr if file is None else _opened(file)
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
             _without_absent,
@@ -44,7 +45,7 @@ def configure(
 
 
 def later(*, verbose: bool, quiet: bool, as_json: bool, file: Path | None) -> Callable[[], None]:
-    """What configures so when it is called, also in a process that we start."""
+    """A function that configures logging when it is called, also in a child process."""
     return partial(_again, verbose=verbose, quiet=quiet, as_json=as_json, file=file)
 
 
@@ -53,7 +54,7 @@ def _again(*, verbose: bool, quiet: bool, as_json: bool, file: Path | None) -> N
 
 
 def _opened(file: Path) -> TextIO:
-    """Several processes append to it, a line at a time. Raises UsageError."""
+    """The log file; several processes append to it line by line. Raises UsageError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         return file.open("a", buffering=1, encoding="utf-8")

@@ -20,25 +20,26 @@ def maintain(
 ) -> None:
     """Compact tables, write checkpoints, clean their logs and vacuum them now.
 
-    `run` does the same by itself. Files that a subscription, a history or an archive needs stay.
-    Stop `run` and `apply` first.
+    `run` does the same by itself. Files that a subscription, a history or an archive needs are
+    kept. Stop `run` and `apply` first.
 
     \b
     mirrorlake maintain --dry-run
     mirrorlake maintain shop.orders
     """
     from mirrorlake.app.mirror import Mirror
-    from mirrorlake.cli.options import project
+    from mirrorlake.cli.options import brief, project
     from mirrorlake.cli.output import print_json, print_table
 
-    with Mirror(project(config, root)) as mirror:
+    with Mirror(brief(project(config, root))) as mirror:
         steps = list(mirror.maintain(tables or (), dry_run=dry_run))
     if as_json:
-        print_json({"dry_run": dry_run, "steps": [one.facts() for one in steps]})
+        print_json({"dry_run": dry_run, "steps": [step.facts() for step in steps]})
     else:
         rows = [
-            [one.table, one.act, one.detail, one.version, ", ".join(one.held_by)] for one in steps
+            [step.table, step.act, step.detail, step.version, ", ".join(step.held_by)]
+            for step in steps
         ]
         print_table(["table", "act", "what", "version", "held by"], rows)
-    if any(one.error for one in steps):
+    if any(step.error for step in steps):
         raise typer.Exit(1)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, HOME, Location, ServiceFolder
+from mirrorlake.cli.options import BytesPerSecond, Json
+from mirrorlake.cli.service import DEFAULT_FOLDER, Location, ServiceFolder
+from mirrorlake.control.names import HOME
 
 
 class ObjectAction(StrEnum):
@@ -37,12 +38,13 @@ def objects(
         int | None,
         typer.Option("--max-rows-per-second", metavar="N", help="Backfill no faster than this."),
     ] = None,
+    max_bytes_per_second: BytesPerSecond = None,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
     as_json: Json = False,
 ) -> None:
-    """List the objects of a stream of a running service, with the load of their rows; start or stop
-    the backfill of one.
+    """List the objects of a stream of a running service with the state of their load, or start or
+    stop a backfill.
 
     \b
     mirrorlake objects orders
@@ -54,36 +56,43 @@ def objects(
     from mirrorlake.cli.service import ServiceClient, identifier_of
     from mirrorlake.errors import UsageError
 
-    if action is not ObjectAction.BACKFILL and (where_key or max_rows_per_second is not None):
+    limits = {
+        "maxRowsPerSecond": max_rows_per_second,
+        "maxBytesPerSecond": max_bytes_per_second,
+    }
+    body: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+    if where_key:
+        body["keyRange"] = {"first": where_key[0], "last": where_key[1]}
+    if action is not ObjectAction.BACKFILL and body:
         raise UsageError(
-            "--where-key and --max-rows-per-second belong to a backfill",
+            "--where-key and the limits per second belong to a backfill",
             hint=f"Write `mirrorlake objects {stream} backfill OBJECT`.",
         )
     service = ServiceClient(folder, location)
     found = service.every(f"streams/{stream}/objects", "streamObjects")
     if action is not ObjectAction.LIST:
-        chosen = [one for one in found if one["displayName"] == identifier_of(name)]
+        chosen = [object_ for object_ in found if object_["displayName"] == identifier_of(name)]
         if not chosen:
             raise UsageError(
                 f"the stream has no object {name}", hint=f"See `mirrorlake objects {stream}`."
             )
-        body: dict[str, Any] = {}
-        if where_key:
-            body["keyRange"] = {"first": where_key[0], "last": where_key[1]}
-        if max_rows_per_second is not None:
-            body["maxRowsPerSecond"] = max_rows_per_second
         verb = "startBackfillJob" if action is ObjectAction.BACKFILL else "stopBackfillJob"
         path = f"streams/{stream}/objects/{chosen[0]['name'].rpartition('/')[2]}:{verb}"
         found = [service.call("POST", path, body)["object"]]
     if as_json:
         print_json(found)
         return
-    rows = [(one["displayName"], _load(one["backfillJob"]), _errors(one)) for one in found]
+    rows = [
+        (object_["displayName"], _load(object_["backfillJob"]), _errors(object_))
+        for object_ in found
+    ]
     print_table(("object", "load", "error"), rows)
 
 
 def _load(job: dict[str, Any]) -> str:
-    """How the load or the backfill of an object stands, with its rows."""
+    """The state of the load or backfill of an object, with its rows."""
+    if job["state"] == "NOT_STARTED":
+        return "-"  # (ST-292)
     progress = job.get("progress")
     if progress is None:
         return str(job["state"])
@@ -92,6 +101,6 @@ def _load(job: dict[str, Any]) -> str:
     return f"{job['state']}, {progress['rows']:,}{of} rows"
 
 
-def _errors(one: dict[str, Any]) -> str:
-    messages = [error["message"] for error in (*one["errors"], *one["backfillJob"]["errors"])]
+def _errors(found: dict[str, Any]) -> str:
+    messages = [error["message"] for error in (*found["errors"], *found["backfillJob"]["errors"])]
     return " ".join(dict.fromkeys(messages))

@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for programs, errors in one sentence."""
+"""How commands print: tables and sentences for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-from mirrorlake.errors import MirrorlakeError
+from mirrorlake.cli.terminal import folded, terminal_width
+from mirrorlake.errors import MirrorlakeError, printable
 
 
-def say(line: str) -> None:
-    """A line about what goes on, beside the output."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+def say(line: str, indent: str = "") -> None:
+    """Print a sentence to standard error."""
+    print(folded(line, sys.stderr, indent), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def show(line: str, indent: str = "") -> None:
+    """Print a sentence that is part of the output."""
+    print(folded(line, sys.stdout, indent))  # noqa: T201
 
 
 def program() -> str:
-    """This program as a shell would find it again: by its name, or by the way it was called."""
+    """This program as a shell finds it: by its name, or by the path with which it was called."""
     called = Path(sys.argv[0])
     if called.suffix == ".py":
         return f"{shlex.quote(sys.executable)} -m mirrorlake.cli.main"
@@ -34,25 +40,58 @@ def print_json(facts: Any) -> None:
     print(json.dumps(facts, indent=2, ensure_ascii=False, default=str))  # noqa: T201
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """Rows with a header; plain lines when nobody looks at a terminal."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], *, optional: Sequence[str] = ()
+) -> None:
+    """Print rows with a header.
 
-    console = Console(width=None if sys.stdout.isatty() else 1_000)
-    table = Table(title=title or None, box=None, pad_edge=False, header_style="bold")
+    On a terminal that is too narrow, optional columns are omitted in their order. If that is not
+    enough, each row is printed as a block of lines.
+    """
+    from rich.cells import cell_len, set_cell_size
+
     found = list(rows)
-    for index, name in enumerate(header):
-        values = [row[index] for row in found]
-        is_number = name in _NUMBERS
-        # A number that is cut, or goes on in the next line, is another number.
-        whole = is_number or any(isinstance(value, int | float | Decimal) for value in values)
-        least = max((len(str(value)) for value in values), default=0) if whole else None
-        justify: Literal["left", "right"] = "right" if is_number else "left"
-        table.add_column(name, justify=justify, overflow="fold", min_width=least, no_wrap=whole)
-    for row in found:
-        table.add_row(*("" if value is None else str(value) for value in row))
-    console.print(table, crop=False)
+    cells = [["" if value is None else printable(value) for value in row] for row in found]
+    widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
+    shown = list(range(len(header)))
+    if sys.stdout.isatty():
+        room = terminal_width()
+
+        def is_too_wide() -> bool:
+            return sum(widths[index] + 2 for index in shown) - 2 > room
+
+        for name in optional:
+            if is_too_wide():
+                shown.remove(list(header).index(name))
+        if is_too_wide():
+            _print_blocks(header, cells)
+            return
+    is_number = [
+        name in _NUMBERS or any(isinstance(row[index], int | float | Decimal) for row in found)
+        for index, name in enumerate(header)
+    ]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            " " * (widths[index] - cell_len(row[index])) + row[index]
+            if is_number[index]
+            else set_cell_size(row[index], widths[index])
+            for index in shown
+        )
+        return "  ".join(padded).rstrip()
+
+    for row in [header, *cells]:
+        print(line(row))  # noqa: T201
+
+
+def _print_blocks(header: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    width = max(map(len, header)) + 2
+    for index, row in enumerate(cells):
+        if index:
+            show("")
+        for name, cell in zip(header, row, strict=True):
+            if cell:
+                show(f"{name:<{width}}{cell}", " " * width)
 
 
 _NUMBERS = {
@@ -70,7 +109,7 @@ _NUMBERS = {
 
 
 def fail(error: MirrorlakeError, *, as_json: bool) -> NoReturn:
-    """Print an error of ours, and end with its code."""
+    """Print an error and exit with its code."""
     if as_json:
         print_json({"error": error.facts()})
     else:

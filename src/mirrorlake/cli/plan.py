@@ -16,7 +16,7 @@ def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> 
     """
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.output import print_json
+    from mirrorlake.cli.output import print_json, show
     from mirrorlake.mirror.explain import as_fact, explain
 
     planned = Mirror(project(config, root)).plan()
@@ -37,7 +37,7 @@ def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> 
             }
         )
     else:
-        for line in explain(planned) or ["Nothing to do."]:
-            typer.echo(line)
+        for line in explain(planned) or ["Nothing to do: no landed file is waiting."]:
+            show(line)
     if any(table.error for table in planned):
         raise typer.Exit(1)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, HOME, Location, ServiceFolder
+from mirrorlake.cli.service import DEFAULT_FOLDER, Location, Mask, ServiceFolder, ValidateOnly
+from mirrorlake.control.names import HOME
 
 
 class ProfileAction(StrEnum):
@@ -18,6 +19,7 @@ class ProfileAction(StrEnum):
     LIST = "list"
     SHOW = "show"
     CREATE = "create"
+    UPDATE = "update"
     DISCOVER = "discover"
     DELETE = "delete"
 
@@ -26,13 +28,20 @@ def profiles(
     action: Annotated[ProfileAction, typer.Argument(help="What to do.")] = ProfileAction.LIST,
     name: Annotated[str | None, typer.Argument(help="The connection profile.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="JSON of the profile, to create.")
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="JSON of the profile; for an update, of the changed fields.",
+        ),
     ] = None,
+    mask: Mask = "",
+    validate_only: ValidateOnly = False,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
     as_json: Json = False,
 ) -> None:
-    """List, show, create, discover or delete connection profiles of a running service.
+    """List, show, create, update, discover or delete connection profiles of a running service.
 
     \b
     mirrorlake profiles
@@ -40,7 +49,14 @@ def profiles(
     mirrorlake profiles discover shop-db
     """
     from mirrorlake.cli.output import print_json, print_table, say
-    from mirrorlake.cli.service import ServiceClient, content_of, identifier_of, last
+    from mirrorlake.cli.service import (
+        ServiceClient,
+        changed,
+        content_of,
+        identifier_of,
+        last,
+        show_validations,
+    )
 
     service, kind = ServiceClient(folder, location), "connectionProfiles"
     if action is ProfileAction.LIST:
@@ -49,8 +65,8 @@ def profiles(
             print_json(found)
             return
         rows = [
-            (last(one["name"]), next((k for k in one if k.endswith("Profile")), ""))
-            for one in found
+            (last(profile["name"]), next((k for k in profile if k.endswith("Profile")), ""))
+            for profile in found
         ]
         print_table(("profile", "kind"), rows)
         return
@@ -59,13 +75,16 @@ def profiles(
         case ProfileAction.SHOW:
             print_json(service.call("GET", path))
         case ProfileAction.DISCOVER:
-            asked = {"connectionProfileName": f"{location}/{path}", "fullHierarchy": True}
-            print_json(service.call("POST", f"{kind}:discover", asked))
+            request = {"connectionProfileName": f"{location}/{path}", "fullHierarchy": True}
+            print_json(service.call("POST", f"{kind}:discover", request))
         case ProfileAction.CREATE:
-            made = identifier_of(name)
-            done = service.call("POST", kind, content_of(file), connectionProfileId=made)
-            service.done(done)
-            say(f"{name}: created")
+            sent, only = content_of(file), str(validate_only).lower()
+            query = {"connectionProfileId": last(path), "validateOnly": only}
+            done = service.done(service.call("POST", kind, sent, **query))
+            show_validations(done) if validate_only else say(f"{name}: created")
+        case ProfileAction.UPDATE:
+            done = service.done(changed(service, path, file, mask, validate_only=validate_only))
+            show_validations(done) if validate_only else say(f"{name}: updated")
         case ProfileAction.DELETE:
             service.done(service.call("DELETE", path))
             say(f"{name}: deleted")

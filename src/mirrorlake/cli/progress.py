@@ -1,4 +1,4 @@
-"""Progress bars on a terminal; elsewhere nothing, because the log contains it."""
+"""Progress bars on a terminal; nothing elsewhere, because the log contains the progress."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from mirrorlake.cli.terminal import is_live
 from mirrorlake.errors import printable
 
 NAME_CELLS = 24
-"""Of a name beside its bar, so that a line of 80 columns has room for the rest."""
+"""Width of a name beside its bar, so that the rest fits into 80 columns."""
 
 if TYPE_CHECKING:
-    from mirrorlake.capture.sink import LoadProgress
     from mirrorlake.model.table import TableId
 
 
 @contextmanager
 def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
-    """A callback that draws a bar for each name: the name, what is done, and of how much."""
+    """A callback that draws a bar per name. Its arguments: name, amount done, total amount."""
     if not is_live():
         yield lambda _name, _done, _total: None
         return
@@ -29,7 +28,7 @@ def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
     from rich.text import Text
 
-    class Told(ProgressColumn):
+    class AmountColumn(ProgressColumn):
         """What is done, of how much, the rate and the time left, in words."""
 
         max_refresh = 0.25
@@ -46,41 +45,16 @@ def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
             return Text(cut(printable(task.description), NAME_CELLS))
 
     shown: dict[str, TaskID] = {}
-    columns = (Name(), BarColumn(10), Told())
+    columns = (Name(), BarColumn(10), AmountColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
 
         def show(name: object, done: int, total: int | None) -> None:
             if str(name) not in shown:
-                shown[str(name)] = progress.add_task(str(name), total=total)
+                # The amount done before does not count for the rate.
+                shown[str(name)] = progress.add_task(str(name), total=total, completed=done)
             progress.update(shown[str(name)], completed=done, total=total)
 
         yield show
-
-
-@contextmanager
-def load_progress() -> Iterator[Callable[[LoadProgress], None]]:
-    """A callback for capture that draws a bar per table while it is loaded."""
-    with bars() as show:
-
-        def loaded(loading: LoadProgress) -> None:
-            total = max(loading.expected or 0, loading.rows) or None
-            show(loading.table, loading.rows, loading.rows if loading.done else total)
-
-        yield loaded
-
-
-@contextmanager
-def apply_progress() -> Iterator[Callable[[TableId, int], None]]:
-    """A callback for apply that draws a bar per table while its files are applied."""
-    most: dict[TableId, int] = {}
-    with bars("files") as show:
-
-        def applied(table: TableId, pending: int) -> None:
-            if pending or table in most:
-                most[table] = max(most.get(table, 0), pending)
-                show(table, most[table] - pending, most[table])
-
-        yield applied
 
 
 @contextmanager

@@ -190,18 +190,18 @@ def publish(
             hint="Use one of them.",
         )
     columns = () if no_key else tuple(c for word in key or () for c in word.split(",")) or None
-    text, asked = _text(form), _pairs(types, "--type", "zip=string")
+    text, column_types = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")
     done: list[Published] = []
     store = open_store(root) if root else store_of(project(config))
     with (
-        publish_progress() as told,
+        publish_progress() as on_progress,
         Publisher(
             store,
             partner=Partner(partner) if partner else None,
             codec=codec,
             reached=crash.reached,
-            told=told,
+            on_progress=on_progress,
         ) as publisher,
     ):
         if drop:
@@ -218,13 +218,19 @@ def publish(
             publisher.describe(named, key=columns, layout=layout, text=text, hold=True)
         for number, file in enumerate(inputs, 1):
             reading = InputOptions(
-                _types(publisher, named, asked), separator, encoding, null, sheet
+                _types(publisher, named, column_types), separator, encoding, null, sheet
             )
             rows = rows_of(file, reading)
             name = f"{batch}/{number}" if batch and len(inputs) > 1 else batch
             if initial:
                 result = publisher.load(
-                    named, rows, key=columns, batch=name, types=asked, layout=layout, text=text
+                    named,
+                    rows,
+                    key=columns,
+                    batch=name,
+                    types=column_types,
+                    layout=layout,
+                    text=text,
                 )
             else:
                 result = publisher.publish(
@@ -235,7 +241,7 @@ def publish(
                     previous_key=earlier,
                     key=columns,
                     batch=name,
-                    types=asked,
+                    types=column_types,
                     layout=layout,
                     text=text,
                 )
@@ -248,7 +254,7 @@ def publish(
 
 
 def _warn_of_repeat(first: Published) -> None:
-    """Initial rows beside others are as likely the same ones sent again (LZ-077)."""
+    """Warn that initial rows for a table with files may be the same rows sent again (LZ-077)."""
     from mirrorlake.cli.output import say
 
     if first.files and first.files[0].number > 1:
@@ -271,11 +277,11 @@ def _table(text: str) -> TableId:
     return table
 
 
-def _types(publisher: Publisher, table: TableId, asked: Mapping[str, str]) -> dict[str, DataType]:
-    """What is known of the columns: by the table, and by the caller."""
+def _types(publisher: Publisher, table: TableId, given: Mapping[str, str]) -> dict[str, DataType]:
+    """The known types of columns: those of the table, and those given by the caller."""
     from mirrorlake.publisher.publisher import type_of
 
-    return {name: type_of(name, kind) for name, kind in asked.items()} | publisher.columns(table)
+    return {name: type_of(name, kind) for name, kind in given.items()} | publisher.columns(table)
 
 
 def _text(form: str | None) -> TextFormat | None:
@@ -307,7 +313,7 @@ def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, 
 
 
 def _drop(publisher: Publisher, store: Store, table: TableId, wait: float | None) -> None:
-    """Delete the folder; with `wait`, until the mirror has dropped the table (LZ-239)."""
+    """Delete the folder; with `wait`, wait until the mirror has dropped the table (LZ-239)."""
     if wait is None:
         publisher.drop(table)
         return

@@ -39,8 +39,8 @@ def read(
     from mirrorlake.delta import export
     from mirrorlake.errors import UsageError
 
-    asked = {"parquet": parquet, "csv": csv, "arrow": arrow}
-    named = [(form, file) for form, file in asked.items() if file is not None]
+    given = {"parquet": parquet, "csv": csv, "arrow": arrow}
+    named = [(form, file) for form, file in given.items() if file is not None]
     if len(named) != 1:
         raise UsageError(
             "no file was named, or several",

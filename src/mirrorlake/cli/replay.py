@@ -35,8 +35,8 @@ def replay(
 ) -> None:
     """Apply the change feed of a table to another one, commit by commit. Needs no JVM.
 
-    The target is equal to its source after each commit, and its own feed tells the same changes.
-    What is covered already is not applied again.
+    The target is equal to its source after each commit, and its own feed has the same changes.
+    Versions that are already covered are not applied again.
 
     \b
     mirrorlake replay shop.orders --to copies.orders --follow

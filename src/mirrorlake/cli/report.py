@@ -1,15 +1,16 @@
-"""What commands that work say at the end, and their exit code."""
+"""What `run --once`, `apply` and `capture` print at the end, and their exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 
 from mirrorlake import root
 from mirrorlake.app.loop.report import ApplyReport, TableReport
-from mirrorlake.cli.output import print_json, print_table, say
+from mirrorlake.cli.output import print_json, print_table, say, show
 from mirrorlake.config import Project
 from mirrorlake.errors import NotSelected
 from mirrorlake.model.table import TableId
@@ -18,49 +19,87 @@ Stopped = Mapping[str, Mapping[str, Any]]
 """Table name to the error that stopped its capture."""
 
 
-def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
-    """Print what was done; exit code 1 when a table stands still, in apply or in capture."""
-    from mirrorlake.app.status import mirror_status
-    from mirrorlake.app.stores import store_of
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """The result of a command for a mirror. errors: why tables have stopped; targets: why tables
+    that are built from change feeds have stopped."""
 
-    stopped = mirror_status.stopped(project)
-    tables = {str(table.table): table for table in report.tables.values()}
-    # What stopped the capture of a table lies deeper than what stops its apply.
-    failed = {name: table.error.facts() for name, table in tables.items() if table.error}
-    errors: Stopped = {**failed, **stopped}
-    targets = {str(name): error.facts() for name, error in report.stopped_targets.items()}
-    names = sorted(tables.keys() | stopped.keys())
-    found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
+    project: Project
+    tables: Mapping[str, TableReport]
+    errors: Stopped
+    targets: Stopped
+
+    @classmethod
+    def of(cls, report: ApplyReport, project: Project) -> CommandOutcome:
+        from mirrorlake.app.status import mirror_status
+
+        stopped = mirror_status.stopped(project)
+        tables = {str(table.table): table for table in report.tables.values()}
+        # The error of capture comes first: it is the cause if both have stopped.
+        failed = {name: table.error.facts() for name, table in tables.items() if table.error}
+        names = sorted(tables.keys() | stopped.keys())
+        found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
+        targets = {str(name): error.facts() for name, error in report.stopped_targets.items()}
+        return cls(project, found, {**failed, **stopped}, targets)
+
+    def facts(self) -> dict[str, Any]:
+        tables = [_facts(table, self.errors.get(name)) for name, table in self.tables.items()]
+        return {"tables": tables, "stopped_targets": self.targets}
+
+    def show(self, title: str = "") -> None:
+        """Print the result, and why tables have stopped. title: printed above the table."""
+        from mirrorlake.app.stores import store_of
+
+        project = self.project
+        if self.tables:
+            rows = [_row(table, self.errors.get(name)) for name, table in self.tables.items()]
+            header = ["table", "version", "files", "inserts", "updates", "deletes", ""]
+            if title:
+                show(f"{title}:")
+            print_table(header, rows)
+        elif project.events is not None:
+            say(f"{project.events.described} contains no event files that are new.")
+        elif not project.lands:
+            for destination in project.destinations:
+                say(f"Event files are in {destination.described}.")
+        else:
+            say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
+        _say({**self.errors, **self.targets})
+
+    @property
+    def exit_code(self) -> int:
+        return _exit_code({**self.errors, **self.targets})
+
+
+def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
+    """Print the result; exit code 1 if apply or capture of a table has stopped."""
+    outcome = CommandOutcome.of(report, project)
     if as_json:
-        told = [_facts(found[name], errors.get(name)) for name in names]
-        print_json({"tables": told, "stopped_targets": targets})
-    elif names:
-        print_table(
-            ["table", "version", "files", "inserts", "updates", "deletes", ""],
-            [_row(found[name], errors.get(name)) for name in names],
-        )
-    elif project.events is not None:
-        say(f"{project.events.described} contains no event files that are new.")
-    elif project.destination is not None:
-        say(f"Event files are in {project.destination.described}.")
+        print_json(outcome.facts())
     else:
-        say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
-    _end({**errors, **targets}, silent=as_json)
+        outcome.show()
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
 
 
 def finish_capture(project: Project) -> None:
-    """Say which tables are no longer captured; exit code 1 when there are any."""
+    """Print the tables that are no longer captured; exit code 1 if there are any."""
     from mirrorlake.app.status import mirror_status
 
-    _end(mirror_status.stopped(project))
+    stopped = mirror_status.stopped(project)
+    _say(stopped)
+    if _exit_code(stopped):
+        raise typer.Exit(_exit_code(stopped))
 
 
-def _end(errors: Stopped, *, silent: bool = False) -> None:
-    for name in [] if silent else sorted(errors):
+def _say(errors: Stopped) -> None:
+    for name in sorted(errors):
         say(f"{name}: {errors[name]['message']}")
-    # What somebody takes out of the selection is meant to stand still.
-    if any(error["code"] != NotSelected.code for error in errors.values()):
-        raise typer.Exit(1)
+
+
+def _exit_code(errors: Stopped) -> int:
+    # A table that was removed from the selection stops by intention.
+    return int(any(error["code"] != NotSelected.code for error in errors.values()))
 
 
 def _facts(table: TableReport, error: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -79,5 +118,7 @@ def _facts(table: TableReport, error: Mapping[str, Any] | None) -> dict[str, Any
 
 def _row(table: TableReport, error: Mapping[str, Any] | None) -> list[Any]:
     counts = [table.inserts, table.updates, table.deletes]
-    said = f"stopped: {error['code']}" if error else table.waiting
-    return [table.table, table.version, table.last_file or None, *counts, said]
+    note = f"stopped: {error['code']}" if error else table.waiting
+    if not note and not table.commits:
+        note = "no new files"
+    return [table.table, table.version, table.last_file or None, *counts, note]

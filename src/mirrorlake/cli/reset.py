@@ -32,6 +32,7 @@ def reset(
     """
     from mirrorlake.app.events.reset import plan_event_reset
     from mirrorlake.app.reset import plan_reset
+    from mirrorlake.cli import crash
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import say
     from mirrorlake.errors import UsageError
@@ -45,10 +46,10 @@ def reset(
     plan = plan_reset if settings.events is None else plan_event_reset
     planned = plan(settings, None if every else tables)
     for line in planned.sentences():
-        say(line)
+        say(line, "  ")
     if dry_run:
         return
     if not yes:
         typer.confirm("Continue?", abort=True, err=True)
-    planned.execute()
+    planned.execute(crash.reached)
     say("Done. The next `mirrorlake run` or `mirrorlake capture` loads them.")

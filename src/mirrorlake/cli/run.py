@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mirrorlake.cli.options import DEFAULT, Config, Json, Log, LogJson, Once, Verbose
-
-if TYPE_CHECKING:
-    from mirrorlake.app.mirror import Mirror
 
 
 def run(
@@ -19,9 +14,10 @@ def run(
     log: Log = None,
 ) -> None:
     """Mirror the source into Delta tables until stopped: capture and apply in one command.
+    A project file may list several mirrors, which run side by side.
 
-    Checks what `mirrorlake check` checks first. A terminal shows one view of what goes on, and
-    the log is written to Files/Mirrorlake/run.log below the root; elsewhere lines are logged.
+    Performs the checks of `mirrorlake check` first. On a terminal it shows a live view and writes
+    the log to Files/Mirrorlake/run.log below the root; elsewhere it logs lines.
 
     \b
     mirrorlake run
@@ -29,39 +25,34 @@ def run(
     """
     from mirrorlake.app.stores import store_of
     from mirrorlake.cli import logs
-    from mirrorlake.cli.options import project
-    from mirrorlake.cli.progress import apply_progress, load_progress
+    from mirrorlake.cli.check import say_findings
+    from mirrorlake.cli.interruptible_mirror import interruptible_mirror
+    from mirrorlake.cli.options import brief, projects
     from mirrorlake.cli.report import finish
+    from mirrorlake.cli.run_several import run_once, run_until_stopped
     from mirrorlake.cli.run_view import RunView, log_file
-    from mirrorlake.cli.working import working
 
-    settings = project(config)
+    settings, *others = map(brief, projects(config)) if once else projects(config)
+    if others:
+        prepare = logs.configure(verbose=verbose, quiet=as_json, as_json=log_json, file=log)
+        if once:
+            run_once([settings, *others], prepare, as_json=as_json)
+        else:
+            run_until_stopped([settings, *others], prepare)
+        return
     quiet = as_json or log_json
-    file = log or (None if once or quiet else log_file(settings))
+    file = log or (None if quiet else log_file(settings))
     prepare = logs.later(verbose=verbose, quiet=as_json, as_json=log_json, file=file)
     view = RunView(settings.name, store_of(settings))
-    with working(settings, prepare, view.say) as mirror:
-        _check(mirror)
+    with interruptible_mirror(settings, prepare, view.say) as mirror:
+        mirror.preflight(say_findings)
         prepare()
         with view.shown(quiet=quiet, once=once):
+            view.show_log(file)
             if once:
-                with load_progress() as loading:
-                    mirror.capture_once(loading)
-                with apply_progress() as applying:
-                    report = mirror.apply_once(applying)
+                view.step("Reading the source")
+                mirror.capture_once(view.loading)
+                report = mirror.apply_once(view.pending, view)
             else:
-                view.told_log(file)
                 report = mirror.run(view)
     finish(report, mirror.project, as_json=as_json)
-
-
-def _check(mirror: Mirror) -> None:
-    """Say what `check` finds, before anything is made or started."""
-    from mirrorlake.cli.check import finding_lines
-    from mirrorlake.cli.output import say
-    from mirrorlake.cli.terminal import folded
-    from mirrorlake.sources.base import CheckSeverity
-
-    findings = [f for f in mirror.preflight() if f.severity is not CheckSeverity.OK]
-    for line in finding_lines(findings):
-        say(folded(line))

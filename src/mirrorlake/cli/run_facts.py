@@ -1,79 +1,86 @@
-"""What is known of a run at a moment: rates, freshness, loads; and the lines that tell it."""
+"""The current facts of a run (rates, freshness, loads), and the lines that show them."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from mirrorlake.app.status.amounts import duration, p50_p99, size
+from mirrorlake.app.status import source_log
+from mirrorlake.app.status.amounts import duration
+from mirrorlake.app.status.recent import RecentBatches
 from mirrorlake.errors import printable
 
 if TYPE_CHECKING:
     from mirrorlake.app.loop.report import ApplyReport
+    from mirrorlake.capture.backfill.jobs import BackfillJob
     from mirrorlake.capture.record import Outage
     from mirrorlake.capture.sink import LoadProgress
+    from mirrorlake.capture.watch.retention import LogRetention
     from mirrorlake.mirror.engine import Applied
     from mirrorlake.mirror.steps import ApplyFiles
-
-WINDOW = 60.0
-"""Seconds that rates and freshness are of."""
 
 
 @dataclass(slots=True)
 class Load:
-    """The initial load of a table. rows of expected, since a moment."""
+    """The progress of the initial load of a table: `rows` of `expected` since `begun`."""
 
     begun: float
     rows: int = 0
     expected: int | None = None
     done: bool = False
 
-    def told(self, now: float) -> str:
-        rate = self.rows / max(now - self.begun, 0.1)
+    def line(self, now: float) -> str:
+        seconds = now - self.begun
+        rate = self.rows / seconds if seconds >= 1 else 0.0  # shorter loads have no useful rate
+        speed = f", {rate:,.0f} rows/s" if rate else ""
         if self.done:
-            return f"{self.rows:,} rows loaded, {rate:,.0f} rows/s"
-        # The source estimates its rows; when there are more, nobody knows how many.
+            return f"{self.rows:,} rows loaded{speed}"
+        # The source estimates its rows; once there are more, the total is unknown.
         known = self.expected if self.expected and self.expected > self.rows else None
         of = f" of about {known:,}" if known else ""
         left = f", {duration((known - self.rows) / rate)} left" if known and rate else ""
-        return f"{self.rows:,}{of} rows, {rate:,.0f} rows/s{left}"
+        return f"{self.rows:,}{of} rows{speed}{left}"
 
 
 @dataclass(slots=True)
 class RunFacts:
-    """A run. Times are seconds of one clock; `position` is that of the batch applied last."""
+    """The facts of a run. Times are seconds of one clock; `position` is that of the last batch."""
 
     name: str
     begun: float
-    step: str = "checking the source"
+    step: str = "Checking the source"
+    once: bool = False  # it ends when all existing rows are readable
     loads: dict[str, Load] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
+    backfills: dict[str, BackfillJob] = field(default_factory=dict)  # by table, not ended
     outage: Outage | None = None
     report: ApplyReport | None = None
     position: str = ""
-    retained: int | None = None
-    recent: deque[tuple[float, int, float | None]] = field(default_factory=deque)
-    """Of each batch: when, rows, seconds since its commit in the source, None if unknown."""
+    retained: LogRetention | None = None
+    recent: RecentBatches = field(init=False)
 
-    def note_load(self, progress: LoadProgress, now: float) -> None:
-        load = self.loads.setdefault(str(progress.table), Load(now))
+    def __post_init__(self) -> None:
+        self.recent = RecentBatches(self.begun)
+
+    def note_load(self, progress: LoadProgress) -> None:
+        load = self.loads.setdefault(str(progress.table), Load(progress.time))
         load.rows, load.expected = max(load.rows, progress.rows), progress.expected
         load.done = load.done or progress.done
 
     def note_batch(self, step: ApplyFiles, outcome: Applied, now: float, wall: datetime) -> None:
-        counts, told = outcome.counts, step.evidence
+        counts, evidence = outcome.counts, step.evidence
         late = None
-        if told.source_time is not None and not step.is_load:
-            late = max((wall - told.source_time).total_seconds(), 0.0)
-        self.recent.append((now, counts.insert + counts.update + counts.delete, late))
-        if told.positions is not None:
-            self.position = told.positions[1]
+        if evidence.source_time is not None and not step.is_load:
+            late = max((wall - evidence.source_time).total_seconds(), 0.0)
+        self.recent.note(now, counts.insert + counts.update + counts.delete, late)
+        if evidence.positions is not None:
+            self.position = evidence.positions[1]
 
-    # -- what it comes to -----------------------------------------------------------------------
+    # -- totals -----------------------------------------------------------------------
 
     @property
     def rows(self) -> int:
@@ -88,7 +95,7 @@ class RunFacts:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Table to the code and message of what stops it."""
+        """The code and message of the error of each stopped table."""
         tables = list(self.report.tables.values()) if self.report else []
         found = {str(t.table): f"{t.error.code}: {t.error.what}" for t in tables if t.error}
         return {**found, **self.stopped}
@@ -99,23 +106,9 @@ class RunFacts:
 
     @property
     def is_following(self) -> bool:
-        """Whether everything that was there at the start is readable."""
+        """Whether all rows that existed at the start are readable."""
         begun = self.report is not None and bool(self.pending)
         return begun and not self.unfinished and not any(self.pending.values())
-
-    def rate(self, now: float) -> float:
-        self._forget(now)
-        span = min(max(now - self.begun, 1.0), WINDOW)
-        return sum(rows for _, rows, _ in self.recent) / span
-
-    def freshness(self, now: float) -> tuple[float, float] | None:
-        """p50 and p99 of the last minute, in seconds; None without batches in it."""
-        self._forget(now)
-        return p50_p99(seconds for _, _, seconds in self.recent)
-
-    def _forget(self, now: float) -> None:
-        while self.recent and self.recent[0][0] < now - WINDOW:
-            self.recent.popleft()
 
     # -- in words -------------------------------------------------------------------------------
 
@@ -123,43 +116,60 @@ class RunFacts:
         """The tables by state."""
         names = {*self.pending, *self.loads, *self.errors}
         failed, loading = len(self.errors), len(self.unfinished.keys() - self.errors.keys())
-        counts = [(len(names) - failed - loading, "following"), (loading, "loading")]
-        told = [f"{count} {state}" for count, state in [*counts, (failed, "stopped")] if count]
-        return ", ".join(told) or "none yet"
+        waiting = {table for table, files in self.pending.items() if files}
+        applying = len(waiting - self.unfinished.keys() - self.errors.keys())
+        following = len(names) - failed - loading - applying
+        counts = [(following, "following"), (loading, "loading"), (applying, "applying")]
+        counted = [f"{count} {state}" for count, state in [*counts, (failed, "stopped")] if count]
+        return ", ".join(counted) or "none yet"
 
     def status(self, now: float) -> list[tuple[str, str]]:
-        """The block of what is true now, as names and values; what is not known is left out."""
+        """The current status as names and values, without unknown ones."""
+        if self.report is None:
+            return self._log()
         facts = [("tables", self.tables())]
         if self.position:
             facts.append(("position", self.position))
-        if found := self.freshness(now):
+        if found := self.recent.freshness(now):
             facts.append(("freshness", f"p50 {found[0]:.2f} s, p99 {found[1]:.2f} s, last minute"))
-        facts.append(("rows", f"{self.rate(now):,.0f} per second, {self.rows:,} applied"))
-        if self.retained is not None:
-            facts.append(("log", f"{size(self.retained)} retained by the source"))
-        return facts
+        facts.append(("rows", f"{self.recent.rate(now):,.0f} per second, {self.rows:,} applied"))
+        return facts + self._log()
+
+    def _log(self) -> list[tuple[str, str]]:
+        if self.retained is None:
+            return []
+        return [("log", source_log.sentence(self.retained))]
 
     def phase(self) -> str:
-        """What it does now."""
+        """What the run does now."""
         if self.outage is not None:
             return f"{self.outage}. {self.outage.hint}"
         if self.report is None:
             return self.step
         if self.is_following:
-            return "following; Ctrl-C stops"
+            return self.step if self.once else "following; Ctrl-C stops"
         waiting = sum(self.pending.values())
         if not waiting and not self.unfinished:
             return "waiting for the first table; Ctrl-C stops"
         if self.unfinished:
             return f"initial load, tables left: {len(self.unfinished)}; Ctrl-C stops"
-        return f"applying {waiting:,} files; Ctrl-C stops"
+        return f"applying, files left: {waiting:,}; Ctrl-C stops"
+
+    def reading(self, now: float) -> list[str]:
+        """The tables that are loaded or backfilled, each with its progress."""
+        loads = [f"{table}: {load.line(now)}" for table, load in self.unfinished.items()]
+        for table, job in self.backfills.items():
+            read = Load(now - job.seconds, job.rows, job.expected).line(now)
+            told = " pending" if job.state == "PENDING" else f", {read}"
+            loads.append(f"{table}: backfill{told}")
+        return loads
 
     def line(self, now: float) -> str:
-        """The status in one line, for a log of lines."""
+        """The status in one line, for a log."""
         facts = ", ".join(f"{name} {value}" for name, value in self.status(now))
         return f"{self.phase().partition(';')[0]}: {facts}"
 
-    def goodbye(self, now: float) -> str:
+    def closing_line(self, now: float) -> str:
         return (
             f"Stopped after {duration(now - self.begun)}: {self.rows:,} rows applied, "
             f"commits: {self.commits:,}. The next run continues from there."
@@ -167,12 +177,15 @@ class RunFacts:
 
     def screen(self, now: float, width: int, height: int) -> Iterator[str]:
         """The live view: lines of at most `width` characters, at most `height` of them."""
-        lines = [f"mirrorlake {self.name}, {duration(now - self.begun)}: {self.phase()}"]
-        if self.report is not None:
+        heading = f"mirrorlake {self.name}, {duration(now - self.begun)}: {self.phase()}"
+        lines = (
+            wrap(printable(heading), width, subsequent_indent="  ") if self.outage else [heading]
+        )
+        if self.report is not None or self.retained is not None:
             lines += [f"  {name:<10} {value}" for name, value in self.status(now)]
         room = max(height - len(lines) - 2, 2)
         details = [
-            *(f"{table}: {load.told(now)}" for table, load in self.unfinished.items()),
+            *self.reading(now),
             *(f"{table}: {self.errors[table]}" for table in sorted(self.errors)),
         ]
         lines += [f"  {line}" for line in details[:room]]
@@ -182,7 +195,7 @@ class RunFacts:
 
 
 def cut(line: str, width: int) -> str:
-    """A line that does not wrap: what does not fit ends with an ellipsis."""
+    """The line cut to a width, with an ellipsis if it was longer."""
     from rich.cells import cell_len, set_cell_size
 
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"

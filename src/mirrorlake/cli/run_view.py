@@ -1,7 +1,7 @@
-"""The view of a run: one live block on a terminal, plain lines elsewhere.
+"""The view of a run: a live block on a terminal, plain lines elsewhere.
 
 On a terminal the log is in a file: `--log FILE`, or `run.log` beside the state of the mirror,
-or in the folder of the user's state where the root is a URL.
+or in the user's state folder if the root is a URL.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.status.backfills import sentence
 from mirrorlake.app.status.outage import outage_of
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.record import UNREADABLE, Outage, Records
 from mirrorlake.cli.output import say
 from mirrorlake.cli.run_facts import RunFacts
-from mirrorlake.cli.terminal import is_live
+from mirrorlake.cli.terminal import folded, is_live
 from mirrorlake.errors import printable
 from mirrorlake.landing.names import folder_name
 from mirrorlake.root import LANDING, STATE
@@ -28,6 +30,7 @@ from mirrorlake.root import LANDING, STATE
 if TYPE_CHECKING:
     from mirrorlake.app.loop.report import ApplyReport
     from mirrorlake.capture.sink import LoadProgress
+    from mirrorlake.capture.watch.retention import LogRetention
     from mirrorlake.config import Project
     from mirrorlake.mirror.engine import Applied
     from mirrorlake.mirror.steps import ApplyFiles
@@ -35,15 +38,15 @@ if TYPE_CHECKING:
     from mirrorlake.storage.store import Store
 
 LINE_EVERY = 60.0
-"""Seconds between two plain lines of status; of a load there are six times as many."""
+"""Seconds between two plain status lines; during a load there are six times as many."""
 
 
 MOST_LOG_BYTES = 10 << 20
-"""Of `run.log` when a run begins; what is more is kept as `run.log.1`."""
+"""Maximum size of `run.log` when a run begins; a larger file is renamed to `run.log.1`."""
 
 
 def log_file(project: Project) -> Path | None:
-    """Where the log goes when the terminal shows the view; None for standard error."""
+    """The log file if the terminal shows the view; None for standard error."""
     if not is_live():
         return None
     file = _folder_of(project) / "run.log"
@@ -54,7 +57,8 @@ def log_file(project: Project) -> Path | None:
 
 
 def _folder_of(project: Project) -> Path:
-    """Of the log: beside the state of the mirror, or in the user's where that is on objects."""
+    """The folder of the log: beside the state of the mirror, or in the user's state folder if the
+    root is an object store."""
     if isinstance(project.root, Path):
         return project.root / STATE
     own = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
@@ -62,49 +66,55 @@ def _folder_of(project: Project) -> Path:
 
 
 class RunView(Watcher):
-    """Gathers what is told, and looks once a second what is noted in the store."""
+    """Collects the facts of a run, and reads the state in the store once a second."""
 
     def __init__(self, name: str, store: Store) -> None:
         self.facts = RunFacts(name, time.monotonic())
         self._records, self._store = Records(store, LANDING), store
+        self._backfills, self._over = BackfillRecords(self._records), set[str]()
         self._write: Callable[[str], None] = say
         self._lock, self._is_live = threading.Lock(), False
-        self._looked = self._said = time.monotonic()
+        self._looked = self._last_line = time.monotonic()
         self._is_following = False
 
-    # -- told by the run ------------------------------------------------------------------------
+    # -- reports of the run ------------------------------------------------------------------------
 
     def say(self, line: str) -> None:
-        """Tell a step; in the live view it is part of the block."""
+        """Print a step; in the live view it is part of the block."""
         self.facts.step = line
         if not self._is_live:
-            self._tell(line)
+            self._print_line(line)
 
-    def told_log(self, file: Path | None) -> None:
-        """Say where the log is, if it is not seen here."""
+    def step(self, line: str) -> None:
+        """Show a step in the live view only."""
+        self.facts.step = line
+
+    def show_log(self, file: Path | None) -> None:
+        """Print where the log is, unless it goes to standard error."""
         if file is not None:
             here = Path.cwd()
             shown = file.relative_to(here) if file.is_relative_to(here) else file
-            self._tell(f"The log is in {shown}.")
+            self._print_line(f"The log is in {shown}.")
 
-    def _tell(self, line: str) -> None:
-        """Show a line that stays. Names in it are from outside."""
+    def _print_line(self, line: str) -> None:
+        """Print a permanent line. It may contain names from outside."""
         self._write(printable(line))
 
     def begun(self, report: ApplyReport) -> None:
         self.facts.report = report
 
     def loading(self, progress: LoadProgress) -> None:
-        now = time.monotonic()
         with self._lock:
             before = self.facts.loads.get(str(progress.table))
             was_done = before is not None and before.done
-            self.facts.note_load(progress, now)
-        if progress.done and not was_done:
-            self._tell(f"{progress.table}: {self.facts.loads[str(progress.table)].told(now)}")
+            self.facts.note_load(progress)
+        is_shown = self._is_live or not self.facts.once  # otherwise the log contains the same
+        if progress.done and not was_done and is_shown:
+            load = self.facts.loads[str(progress.table)]
+            self._print_line(f"{progress.table}: {load.line(progress.time)}")
 
-    def retained(self, size: int) -> None:
-        self.facts.retained = size
+    def retained(self, log: LogRetention) -> None:
+        self.facts.retained = log
 
     def pending(self, table: TableId, files: int) -> None:
         self.facts.pending = {**self.facts.pending, str(table): files}
@@ -116,7 +126,7 @@ class RunView(Watcher):
     # -- shown ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See what capture has noted, once a second."""
+        """Read what capture has recorded, once a second."""
         now = time.monotonic()
         if now - self._looked < 1.0:
             return
@@ -128,13 +138,25 @@ class RunView(Watcher):
                 for table, error in stopped.items()
             }
             self._note(outage_of(self._store, datetime.now(UTC)))
+            self._note_backfills(self._backfills.jobs(but=self._over))
 
     def _note(self, outage: Outage | None) -> None:
         before, self.facts.outage = self.facts.outage, outage
         if outage is not None and before is None:
-            self._tell(f"{outage}. {outage.hint}")
+            self._print_line(f"{outage}. {outage.hint}")
         elif outage is None and before is not None:
-            self._tell("resumed: the source answers again")
+            self._print_line("resumed: the source answers again")
+
+    def _note_backfills(self, jobs: Sequence[BackfillJob]) -> None:
+        """Note those that have not ended, and print the end of those that were shown."""
+        under_way = {job.request.table: job for job in jobs if not job.state.is_over}
+        shown, self.facts.backfills = self.facts.backfills, under_way
+        for job in jobs:
+            before = shown.get(job.request.table)
+            if job.state.is_over:
+                self._over.add(job.request.id)
+                if before is not None and before.request.id == job.request.id:
+                    self._print_line(sentence(job))
 
     def tick(self) -> None:
         """Write the plain lines that are due."""
@@ -142,15 +164,15 @@ class RunView(Watcher):
         now, following = time.monotonic(), self.facts.is_following
         if following and not self._is_following:
             self._is_following = True
-            self._tell(f"{self.facts.tables()}; Ctrl-C stops")
-        if now - self._said >= (LINE_EVERY if following else LINE_EVERY / 6):
-            self._said = now
+            self._print_line(f"{self.facts.tables()}; Ctrl-C stops")
+        if now - self._last_line >= (LINE_EVERY if following else LINE_EVERY / 6):
+            self._last_line = now
             if self.facts.report is not None:
                 with self._lock:
-                    self._tell(self.facts.line(now))
-                    loads = [f"{t}: {load.told(now)}" for t, load in self.facts.unfinished.items()]
-                for load in loads:
-                    self._tell(load)
+                    self._print_line(self.facts.line(now))
+                    reading = self.facts.reading(now)
+                for line in reading:
+                    self._print_line(line)
 
     def screen(self, width: int, height: int) -> list[str]:
         self.look()
@@ -159,11 +181,12 @@ class RunView(Watcher):
 
     @contextmanager
     def shown(self, *, quiet: bool = False, once: bool = False) -> Iterator[None]:
-        """Show it in the way that fits where standard error goes. quiet: nothing is shown; once:
-        nothing but what is said, because others show the rest."""
-        # While Spark starts, 2 is its log.
+        """A live view on a terminal, lines elsewhere. quiet: show nothing; once: the command ends
+        by itself and prints a report, so there are no status lines and no closing line."""
+        self.facts.once = once
+        # While Spark starts, descriptor 2 is redirected to its log.
         with os.fdopen(os.dup(2), "w") as terminal:
-            if quiet or once:
+            if quiet or (once and not is_live()):
                 self._write = say if once else lambda _line: None
                 yield
                 return
@@ -172,8 +195,8 @@ class RunView(Watcher):
                     yield
                 finally:
                     self._write = _writer(terminal)
-            if self.facts.report is not None:
-                self._tell(self.facts.goodbye(time.monotonic()))
+            if self.facts.report is not None and not once:
+                self._print_line(self.facts.closing_line(time.monotonic()))
 
     @contextmanager
     def _plain(self, terminal: TextIO) -> Iterator[None]:
@@ -215,7 +238,7 @@ class RunView(Watcher):
 
 def _writer(terminal: TextIO) -> Callable[[str], None]:
     def write(line: str) -> None:
-        terminal.write(f"{line}\n")
+        terminal.write(f"{folded(line, terminal)}\n")
         terminal.flush()
 
     return write

@@ -32,15 +32,22 @@ def serve(
             help="Keep streams in this database, a URL of SQLAlchemy, instead of a file.",
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="Run the mirrors of this project file too."
+        ),
+    ] = None,
     master: Annotated[
-        str, typer.Option("--spark-master", help="Spark to apply with.")
-    ] = "local[*]",
+        str | None,
+        typer.Option("--spark-master", help="Spark to apply with; default: local[*]."),
+    ] = None,
     jars: Annotated[
         Path | None, typer.Option("--spark-jars", metavar="FOLDER", help="Folder of jars.")
     ] = None,
     driver_memory: Annotated[
-        str, typer.Option("--spark-memory", help="Memory of Spark's driver.")
-    ] = "2g",
+        str | None, typer.Option("--spark-memory", help="Memory of Spark's driver; default: 2g.")
+    ] = None,
     certificate: Annotated[
         Path | None, typer.Option("--tls-certificate", metavar="FILE", help="PEM; for HTTPS.")
     ] = None,
@@ -57,13 +64,14 @@ def serve(
     verbose: Verbose = False,
     log_json: LogJson = False,
 ) -> None:
-    """Run streams, and answer the streams API, until stopped.
+    """Run streams and serve the streams API until stopped.
 
-    The token that clients send is in FOLDER/token, unless MIRRORLAKE_TOKEN names one.
+    The token for clients is in FOLDER/token, unless MIRRORLAKE_TOKEN is set.
 
     \b
     mirrorlake serve
     mirrorlake serve --port 9000 --folder /var/lib/mirrorlake
+    mirrorlake serve --config mirrorlake.yaml
     """
     from mirrorlake.cli import logs
     from mirrorlake.cli.output import say
@@ -81,12 +89,34 @@ def serve(
     with extras.needed("`mirrorlake serve`"):
         from mirrorlake.app.streams.projects import ServiceFolders
         from mirrorlake.server.listen import Listening, listen
+    from mirrorlake.config import load_all
     from mirrorlake.spark.settings import SparkSettings
 
-    where = folder.absolute()
+    listed = load_all(config) if config else []
+    if listed and (master or jars or driver_memory):
+        raise UsageError(
+            "all mirrors share one Spark, and the project file has its settings",
+            where="serve",
+            hint="Set them in the section spark of the file, and leave out --spark-master, "
+            "--spark-jars and --spark-memory.",
+        )
     spark = SparkSettings(
-        master=master, jars=jars.absolute() if jars else None, driver_memory=driver_memory
+        master=master or "local[*]",
+        jars=jars.absolute() if jars else None,
+        driver_memory=driver_memory or "2g",
     )
+    if listed:
+        spark = listed[0].spark
+    where = folder.absolute()
     places = ServiceFolders(where, (data or where / "data").absolute(), spark)
     listening = Listening(host, port, certificate, key, needs_token=not no_token)
-    listen(places, listening, say, database=database, prepare=prepare, applies=not no_apply)
+    listen(
+        places,
+        listening,
+        say,
+        database=database,
+        prepare=prepare,
+        applies=not no_apply,
+        listed=listed,
+        file=str(config or ""),
+    )

@@ -1,7 +1,8 @@
-"""A running service, as commands ask it: by the address and the token of its folder."""
+"""A client for the running service of a folder, whose address and token are in the folder."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from mirrorlake.cli.serve import FOLDER
+from mirrorlake.control.names import HOME
 from mirrorlake.errors import InvalidRequest, OperatorError, Unavailable, UsageError
 
 ServiceFolder = Annotated[
@@ -21,20 +23,32 @@ ServiceFolder = Annotated[
 Location = Annotated[
     str, typer.Option("--location", metavar="NAME", help="Project and location of the names.")
 ]
-HOME = "projects/local/locations/local"
+Mask = Annotated[
+    str,
+    typer.Option(
+        "--mask",
+        metavar="FIELDS",
+        help="What to update, such as displayName,labels; default: the fields of the file.",
+    ),
+]
+ValidateOnly = Annotated[
+    bool, typer.Option("--validate-only", help="Only validate: show what would be wrong.")
+]
 DEFAULT_FOLDER = FOLDER
 _SECONDS = 120
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""An opener without proxies: a proxy of the environment would receive the token."""
 
 
 class ServiceClient:
     """Sends requests to the service of a folder. location: `projects/p/locations/l`."""
 
     def __init__(self, folder: Path, location: str = HOME) -> None:
-        """Raises Unavailable when no service runs there."""
+        """Raises Unavailable if no service runs there."""
         self._location = location
         try:
             self._url = str(json.loads((folder / "serve.json").read_text("utf-8"))["url"])
-            token = folder / "token"  # a service that asks for none may have none
+            token = folder / "token"  # a service that requires no token may have none
             stored = token.read_text("utf-8").strip() if token.exists() else ""
             self._token = os.environ.get("MIRRORLAKE_TOKEN") or stored
         except (OSError, ValueError, KeyError, TypeError):
@@ -45,12 +59,13 @@ class ServiceClient:
             ) from None
 
     def call(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
-        """The answer. path: below the location, as `streams/orders`.
+        """The JSON response. path: below the location, for example `streams/orders`.
 
         Raises Unavailable, UsageError, OperatorError.
         """
         parameters = f"?{urlencode(query)}" if query else ""
-        address = f"{self._url}/v1/{self._location}/{quote(path, safe='/:')}{parameters}"
+        below = quote(f"{self._location}/{path}", safe="/:")
+        address = f"{self._url}/v1/{below}{parameters}"
         request = urllib.request.Request(  # noqa: S310  (its address is that of our service)
             address,
             method=method,
@@ -58,12 +73,12 @@ class ServiceClient:
             headers={"Authorization": f"Bearer {self._token}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            with _OPENER.open(request, timeout=_SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
             raise _refused(error) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Unavailable(
                 f"the service does not answer: {error}",
                 where=self._url,
@@ -71,7 +86,7 @@ class ServiceClient:
             ) from None
 
     def every(self, path: str, key: str) -> list[dict[str, Any]]:
-        """All entries of a list, page by page."""
+        """All entries of a list, read page by page."""
         found: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -82,7 +97,7 @@ class ServiceClient:
                 return found
 
     def done(self, operation: dict[str, Any], pause: float = 0.2) -> dict[str, Any]:
-        """Wait for the end of an operation. Raises OperatorError when it failed."""
+        """Wait for the end of an operation. Raises OperatorError if it failed."""
         import time
 
         while not operation["done"]:
@@ -93,6 +108,33 @@ class ServiceClient:
                 operation["error"]["message"].rstrip("."), where=operation["metadata"]["target"]
             )
         return operation
+
+
+def changed(
+    service: ServiceClient, path: str, file: Path | None, mask: str, *, validate_only: bool
+) -> dict[str, Any]:
+    """Update a stream or a profile with the content of a file. Returns the operation. Raises
+    UsageError, InvalidRequest."""
+    sent = content_of(file)
+    fields = mask or ",".join(sent if isinstance(sent, dict) else ())
+    only = str(validate_only).lower()
+    return service.call("PATCH", path, sent, updateMask=fields, validateOnly=only)
+
+
+def show_validations(operation: dict[str, Any]) -> None:
+    """Print the validations of an operation, with a remedy for each that failed."""
+    from mirrorlake.cli.output import print_table
+
+    found = operation["metadata"].get("validationResult", {}).get("validations", [])
+    rows = [
+        (
+            validation["state"],
+            validation["description"],
+            " ".join(m["message"] for m in validation.get("message", ())),
+        )
+        for validation in found
+    ]
+    print_table(("state", "tested", ""), rows)
 
 
 def content_of(file: Path | None) -> Any:

@@ -20,8 +20,8 @@ def sql(
 ) -> None:
     """Query the mirrored tables by name, and their change feeds. Needs no JVM.
 
-    feed('schema.table', start, end) gives the rows of a change feed. A bound is a version, a time,
-    'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
+    feed('schema.table', start, end) returns the rows of a change feed. A bound is a version, a
+    time, 'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
 
     \b
     mirrorlake sql "show tables"

@@ -1,4 +1,4 @@
-"""Steps of long work: a live bar on a terminal, a plain line per step elsewhere."""
+"""Shows the steps of a long command: a live bar on a terminal, a line per step elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stage() -> Iterator[Stage]:
-    """The way to show steps that fits where standard error goes."""
+    """How to show steps: depends on whether standard error is a terminal."""
     if not is_live():
         yield _Lines()
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mirrorlake.landing.partner_events import PartnerEvents
 
 CLEAR = "\x1b[2J\x1b[H"
-"""What makes a terminal empty."""
+"""Clears a terminal."""
 
 
 def status(
@@ -33,74 +33,104 @@ def status(
     import time
 
     from mirrorlake.app.mirror import Mirror
-    from mirrorlake.cli.options import project
+    from mirrorlake.cli.options import projects
     from mirrorlake.cli.output import print_json
 
-    mirror = Mirror(project(config, root))
+    mirrors = [Mirror(settings) for settings in projects(config, root)]
     while True:
-        found = mirror.status()
+        found = [mirror.status() for mirror in mirrors]
         if as_json:
-            print_json(found.facts())
+            facts = [status.facts() for status in found]
+            print_json(facts[0] if len(facts) == 1 else {"mirrors": facts})
         else:
             if watch:
                 typer.echo(CLEAR, nl=False)
-            _show(found)
+            for number, status in enumerate(found):
+                typer.echo("\n" * bool(number), nl=False)
+                show_status(status)
         if not watch:
             break
         time.sleep(1.0)
-    wrong = any(table.error or table.differs for table in found.tables)
-    if wrong or found.outage or found.errors or any(t.error for t in found.targets):
+    if any(map(_is_wrong, found)):
         raise typer.Exit(1)
 
 
-def _show(found: Status) -> None:
-    from mirrorlake.app.detached import WAYS
-    from mirrorlake.capture.backfill.requests import sentence
-    from mirrorlake.cli.output import print_table
+def _is_wrong(found: Status) -> bool:
+    wrong = any(table.error or table.differs for table in found.tables)
+    return bool(wrong or found.outage or found.errors or any(t.error for t in found.targets))
+
+
+def show_status(found: Status) -> None:
+    """Print a status for people."""
+    from mirrorlake.app.source.detached import WAYS
+    from mirrorlake.app.status.backfills import sentence
+    from mirrorlake.app.status.source_log import sentence as sentence_of_log
+    from mirrorlake.cli.output import show
     from mirrorlake.cli.subscriptions import left
     from mirrorlake.cli.targets import lines as target_lines
+    from mirrorlake.model.landed import readable_time
 
-    typer.echo(
+    show(
         f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
         f"apply: {found.apply or 'not running'}"
     )
     if found.detached:
-        typer.echo(f"detached from the source at {found.detached}. {WAYS}")
+        show(f"detached from the source at {readable_time(found.detached)}. {WAYS}")
     if found.outage:
-        typer.echo(f"{found.outage}. {found.outage.hint}")
+        show(f"{found.outage}. {found.outage.hint}")
+    if found.retention:
+        log, is_old = found.retention, found.capture is None
+        when = f" at {readable_time(log.at)}" if is_old else ""
+        show(f"source log{when}: {sentence_of_log(log)}")
     for error in found.errors:
-        typer.echo(f"{error['command']} ended at {error['time']}: {error['message']}")
-    typer.echo(_where(found))
-    if found.partner.is_told:
-        typer.echo(f"partner: {_partner(found.partner)}")
-    print_table(
-        ["table", "state", "version", "inserts", "updates", "deletes", "position", "lag"],
-        [
-            [
-                t.table,
-                f"{t.state}{_kind(t)}",
-                t.version,
-                t.inserts,
-                t.updates,
-                t.deletes,
-                t.position,
-                "?" if t.lag_seconds is None else f"{t.lag_seconds:.1f} s",
-            ]
-            for t in found.tables
-        ],
-    )
+        show(f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}")
+    show(_where(found))
+    if found.partner.is_present:
+        show(f"partner: {_partner(found.partner)}")
+    _show_tables(found.tables)
     for table in found.tables:
-        for line in _told(table):
-            typer.echo(f"{table.table}: {line}")
+        for line in _notes(table):
+            show(f"{table.table}: {line}")
     for target in found.targets:
         for line in target_lines(target):
-            typer.echo(line)
-    for one in found.subscriptions:
-        why = one.problem or (f"its changes are kept for {left(one)}" if one.is_late else "")
+            show(line)
+    for subscription in found.subscriptions:
+        why = subscription.problem or (
+            f"its changes are kept for {left(subscription)}" if subscription.is_late else ""
+        )
         if why:
-            typer.echo(f"subscription {one.name}: {why}")
+            show(f"subscription {subscription.name}: {why}")
     for job in found.backfills:
-        typer.echo(sentence(job))
+        show(sentence(job))
+
+
+def _show_tables(tables: Sequence[TableStatus]) -> None:
+    from mirrorlake.cli.output import print_table, show
+
+    rows = [
+        [
+            t.table,
+            f"{t.state}{_kind(t)}",
+            t.version,
+            *(f"{count:,}" for count in (t.inserts, t.updates, t.deletes)),
+            t.position,
+            _lag(t.lag_seconds),
+        ]
+        for t in tables
+    ]
+    if rows:
+        header = ["table", "state", "version", "inserts", "updates", "deletes", "position", "lag"]
+        print_table(header, rows, optional=["position", "version"])
+    else:
+        show("no tables yet")
+
+
+def _lag(seconds: float | None) -> str:
+    from mirrorlake.app.status.amounts import duration
+
+    if seconds is None:
+        return "?"
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _where(found: Status) -> str:
@@ -111,12 +141,20 @@ def _where(found: Status) -> str:
     return f"events: {found.events}{dead if found.dead_events else ''}"
 
 
-def _told(table: TableStatus) -> Iterator[str]:
-    """What is to be known of a table beside its numbers."""
+def _notes(table: TableStatus) -> Iterator[str]:
+    """Notes on a table: its error, what it waits for, its change feed, whether it is
+    append-only."""
     if table.error:
         yield table.error["message"]
     elif table.waiting:
-        yield f"waits: {table.waiting}"
+        yield f"waiting: {table.waiting}"
+    if table.feed and (feed := str(table.feed)):
+        yield f"the change feed {feed}"
+    if not table.is_loaded:
+        yield (
+            "only its changes are captured, and its earlier rows are missing; "
+            f"`mirrorlake backfill {table.table}` reads them"
+        )
     if (found := table.append_only) is None:
         return
     if found.differs:
@@ -127,15 +165,16 @@ def _told(table: TableStatus) -> Iterator[str]:
 
 
 def _kind(table: TableStatus) -> str:
-    """What stands beside the state of a table whose updates and deletions are not captured."""
+    """Suffix of the state of a table of which not everything is captured."""
+    loaded = "" if table.is_loaded else ", not loaded"
     if table.append_only is None:
-        return ""
-    return ", differs" if table.differs else ", append-only"
+        return loaded
+    return f"{loaded}, differs" if table.differs else f"{loaded}, append-only"
 
 
-def _partner(told: PartnerEvents) -> str:
-    """Who says to fill the zone, and from what."""
-    if told.problem:
-        return f"unknown, because of _partnerEvents.json: {told.problem}"
-    source = " ".join(part for part in (told.source_type, told.source_version) if part)
-    return f"{told.name or '(no name)'}{f', {source}' if source else ''}"
+def _partner(publisher: PartnerEvents) -> str:
+    """The publisher that fills the zone by its own account, and its source."""
+    if publisher.problem:
+        return f"unknown, because of _partnerEvents.json: {publisher.problem}"
+    source = " ".join(part for part in (publisher.source_type, publisher.source_version) if part)
+    return f"{publisher.name or '(no name)'}{f', {source}' if source else ''}"

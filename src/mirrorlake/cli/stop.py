@@ -1,10 +1,10 @@
-"""Ending on a signal: within five seconds, losing nothing.
+"""Ends a command within five seconds after a signal, without losing data.
 
-For a mirror the first signal asks the run to stop after the step at hand. If that takes too long
-our Spark jobs are cancelled, and in the end the process leaves: whatever is not committed by then
-is done again at the next start, because that is what a crash would leave too.
+The first signal asks the run of a mirror to stop after the current step. If that takes too long,
+our Spark jobs are cancelled, and finally the process exits: whatever is not committed by then is
+done again at the next start, as after a crash.
 
-The demo is not taken up again: what it started ends at once, and what it made is removed.
+The demo is not continued later: it stops at once and removes what it created.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Stop:
-    """Turns SIGTERM and SIGINT into an event. `cancel` ends what is under way."""
+    """Turns SIGTERM and SIGINT into an event. `cancel` ends the current step."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.cancel: Callable[[], None] = lambda: None
-        self._terminal = os.dup(2)  # while Spark starts, 2 is its log
+        self._terminal = os.dup(2)  # while Spark starts, descriptor 2 is redirected to its log
         for number in _SIGNALS:
             signal.signal(number, self._signalled)
 
@@ -39,12 +39,12 @@ class Stop:
         self.begin()
 
     def begin(self) -> None:
-        """End what is under way, within seconds."""
+        """End the current step within seconds."""
         if not self.event.is_set():
             self.event.set()
-            threading.Thread(target=self._see_to_it, daemon=True, name="stop").start()
+            threading.Thread(target=self._enforce, daemon=True, name="stop").start()
 
-    def _see_to_it(self) -> None:
+    def _enforce(self) -> None:
         done = threading.Event()
         done.wait(CANCEL_AFTER)
         try:
@@ -58,14 +58,14 @@ class Stop:
             os._exit(0)
 
 
-def exit_at_once(clean_up: Callable[[], None], last_words: str) -> None:
+def exit_at_once(clean_up: Callable[[], None], message: str) -> None:
     """From now on SIGTERM and SIGINT clean up and end the process with 128 and their number.
 
-    The work on the main thread stands still meanwhile, and never goes on: it sees nothing of what
-    is taken from under it.
+    The main thread waits meanwhile and never continues, so it does not see that what it uses is
+    removed.
     """
-    terminal = os.dup(2)  # while Spark starts, 2 is its log
-    words = f"{_SHOW_CURSOR if sys.stderr.isatty() else ''}\n{last_words}\n"
+    terminal = os.dup(2)  # while Spark starts, descriptor 2 is redirected to its log
+    line = f"{_SHOW_CURSOR if sys.stderr.isatty() else ''}\n{message}\n"
 
     def signalled(number: int, _frame: FrameType | None) -> None:
         for each in _SIGNALS:
@@ -76,7 +76,7 @@ def exit_at_once(clean_up: Callable[[], None], last_words: str) -> None:
         _silence()
         with contextlib.suppress(Exception):
             clean_up()
-        os.write(terminal, words.encode())
+        os.write(terminal, line.encode())
         os._exit(128 + number)
 
     for number in _SIGNALS:
@@ -84,7 +84,7 @@ def exit_at_once(clean_up: Callable[[], None], last_words: str) -> None:
 
 
 def _silence() -> None:
-    """Other threads fail now, because we end what they work with; that is no news."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Do not report errors of other threads: they fail because we end what they use."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
-        os.dup2(nowhere, stream)
+        os.dup2(null, stream)

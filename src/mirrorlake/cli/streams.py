@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, HOME, Location, ServiceFolder
+from mirrorlake.cli.service import DEFAULT_FOLDER, Location, Mask, ServiceFolder, ValidateOnly
+from mirrorlake.control.names import HOME
+
+if TYPE_CHECKING:
+    from mirrorlake.cli.service import ServiceClient
 
 
 class StreamAction(StrEnum):
@@ -18,10 +22,12 @@ class StreamAction(StrEnum):
     LIST = "list"
     SHOW = "show"
     CREATE = "create"
+    UPDATE = "update"
     START = "start"
     PAUSE = "pause"
     RUN = "run"
     DELETE = "delete"
+    ACTIVITY = "activity"
 
 
 _STATES = {StreamAction.START: "RUNNING", StreamAction.PAUSE: "PAUSED"}
@@ -31,52 +37,98 @@ def streams(
     action: Annotated[StreamAction, typer.Argument(help="What to do.")] = StreamAction.LIST,
     name: Annotated[str | None, typer.Argument(help="The stream.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="JSON of the stream, to create.")
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="JSON of the stream; for an update, of the changed fields.",
+        ),
     ] = None,
+    mask: Mask = "",
+    validate_only: ValidateOnly = False,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
     as_json: Json = False,
 ) -> None:
-    """List, show, create, start, pause, run (recover) or delete streams of a running service.
+    """List, show, create, update, start, pause, run (recover) or delete streams of a running
+    service, or show the activity of a stream.
 
     \b
     mirrorlake streams
     mirrorlake streams create orders --file orders.json
     mirrorlake streams start orders
+    mirrorlake streams activity orders
     """
-    from mirrorlake.cli.output import print_json, print_table, say
-    from mirrorlake.cli.service import ServiceClient, content_of, identifier_of, last
+    from mirrorlake.cli.output import print_json, say
+    from mirrorlake.cli.service import ServiceClient, identifier_of, show_validations
 
     service = ServiceClient(folder, location)
     if action is StreamAction.LIST:
-        found = service.every("streams", "streams")
-        if as_json:
-            print_json(found)
-            return
-        rows = [
-            (last(one["name"]), one["state"], " ".join(e["message"] for e in one.get("errors", [])))
-            for one in found
-        ]
-        print_table(("stream", "state", "error"), rows)
+        _show(service, action, "streams", as_json=as_json)
         return
     path = f"streams/{identifier_of(name)}"
-    match action:
-        case StreamAction.SHOW:
-            print_json(service.call("GET", path))
-            return
-        case StreamAction.CREATE:
-            sent = content_of(file)
-            operation = service.call("POST", "streams", sent, streamId=identifier_of(name))
-        case StreamAction.RUN:
-            operation = service.call("POST", f"{path}:run", {})
-        case StreamAction.DELETE:
-            operation = service.call("DELETE", path)
-        case _:
-            body = {"state": _STATES[action]}
-            operation = service.call("PATCH", path, body, updateMask="state")
-    done = service.done(operation)
+    if action in (StreamAction.SHOW, StreamAction.ACTIVITY):
+        _show(service, action, path, as_json=as_json)
+        return
+    done = service.done(
+        _start_operation(service, action, path, file, mask, validate_only=validate_only)
+    )
+    left = done["metadata"].get("statusMessage", "")
     if as_json:
         print_json(done)
+    elif validate_only:
+        show_validations(done)
+    else:
+        say(left or f"{name}: {done['response'].get('state', 'deleted')}")
+
+
+def _show(service: ServiceClient, action: StreamAction, path: str, *, as_json: bool) -> None:
+    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.cli.service import last
+
+    if action is StreamAction.SHOW:
+        print_json(service.call("GET", path))
         return
-    left = done["metadata"].get("statusMessage", "")
-    say(left or f"{name}: {done['response'].get('state', 'deleted')}")
+    if action is StreamAction.LIST:
+        found = service.every(path, "streams")
+        header = ("stream", "state", "error")
+        rows = [(last(stream["name"]), stream["state"], _errors(stream)) for stream in found]
+    else:
+        found = service.call("GET", f"{path}:activity")["entries"]
+        header = ("time", "event", "message")
+        rows = [(entry["time"], entry["eventCode"], entry["eventMessage"]) for entry in found]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(header, rows)
+
+
+def _errors(stream: dict[str, Any]) -> str:
+    return " ".join(error["message"] for error in stream.get("errors", ()))
+
+
+def _start_operation(
+    service: ServiceClient,
+    action: StreamAction,
+    path: str,
+    file: Path | None,
+    mask: str,
+    *,
+    validate_only: bool,
+) -> dict[str, Any]:
+    """The operation that the service started for an action."""
+    from mirrorlake.cli.service import changed, content_of, last
+
+    match action:
+        case StreamAction.CREATE:
+            only = str(validate_only).lower()
+            sent = content_of(file)
+            return service.call("POST", "streams", sent, streamId=last(path), validateOnly=only)
+        case StreamAction.UPDATE:
+            return changed(service, path, file, mask, validate_only=validate_only)
+        case StreamAction.RUN:
+            return service.call("POST", f"{path}:run", {})
+        case StreamAction.DELETE:
+            return service.call("DELETE", path)
+        case _:
+            return service.call("PATCH", path, {"state": _STATES[action]}, updateMask="state")

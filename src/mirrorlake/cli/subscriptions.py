@@ -18,21 +18,24 @@ def subscriptions(
     root: Root = None,
     reseed: Annotated[
         str | None,
-        typer.Option("--reseed", metavar="NAME", help="Begin it again with a snapshot."),
+        typer.Option(
+            "--reseed", metavar="NAME", help="Start a subscription again with a snapshot."
+        ),
     ] = None,
     accept_gap: Annotated[
         str | None,
-        typer.Option("--accept-gap", metavar="NAME", help="Leave out what cannot be read."),
+        typer.Option("--accept-gap", metavar="NAME", help="Skip the versions that cannot be read."),
     ] = None,
     remove: Annotated[
-        str | None, typer.Option("--remove", metavar="NAME", help="Forget it and its position.")
+        str | None,
+        typer.Option("--remove", metavar="NAME", help="Remove a subscription and its position."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show who reads the changes of which table, and how far. Needs no JVM.
+    """Show the subscriptions of tables, and how far each has read. Needs no JVM.
 
-    `mirrorlake.subscribe` in Python makes subscriptions. No process may read under a name that is
-    changed here.
+    Subscriptions are created by `mirrorlake.subscribe` in Python and, for streams, by
+    `stream_feed`. Stop the reader of a subscription before you change it here.
 
     \b
     mirrorlake subscriptions --json
@@ -43,17 +46,17 @@ def subscriptions(
     from mirrorlake.cli.output import print_json, print_table, say
     from mirrorlake.errors import UsageError
 
-    acts = [name for name in (reseed, accept_gap, remove) if name is not None]
-    if len(acts) > 1:
+    actions = [name for name in (reseed, accept_gap, remove) if name is not None]
+    if len(actions) > 1:
         raise UsageError("several acts were named", where="subscriptions", hint="Name one.")
     found = project(config, root)
     if reseed is not None:
-        with subscribe.known(found, reseed) as one:
-            one.reseed()
+        with subscribe.known(found, reseed) as subscription:
+            subscription.reseed()
         say(f"{reseed}: begins with a snapshot")
     elif accept_gap is not None:
-        with subscribe.known(found, accept_gap) as one:
-            gap = one.accept_gap()
+        with subscribe.known(found, accept_gap) as subscription:
+            gap = subscription.accept_gap()
         done = f"left out versions {gap.first} to {gap.last}" if gap else "no gap is next"
         say(f"{accept_gap}: {done}")
     elif remove is not None:
@@ -62,26 +65,26 @@ def subscriptions(
     else:
         states = subscribe.states(found)
         if as_json:
-            print_json({"subscriptions": [one.facts() for one in states]})
+            print_json({"subscriptions": [state.facts() for state in states]})
         else:
             header = ["subscription", "table", "next", "latest", "behind", "left", "problem"]
             rows = [
                 [
-                    one.name,
-                    one.table,
-                    "snapshot" if one.next is None else one.next,
-                    one.latest,
-                    one.behind,
-                    left(one),
-                    one.problem,
+                    state.name,
+                    state.table,
+                    "snapshot" if state.next is None else state.next,
+                    state.latest,
+                    state.behind,
+                    left(state),
+                    state.problem,
                 ]
-                for one in states
+                for state in states
             ]
             print_table(header, rows)
 
 
 def left(state: SubscriptionState | TargetStatus) -> str:
-    """How long the changes that somebody has not read are kept, in words."""
+    """How long the unread changes of a reader are kept, in words."""
     if state.left_seconds is None:
         return ""
     days, hours = divmod(state.left_seconds / 3600, 24)

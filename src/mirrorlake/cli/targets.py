@@ -1,4 +1,4 @@
-"""What the commands share that build a table from the change feed of another."""
+"""Shared by the commands that build a table from the change feed of another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Source = Annotated[
 To = Annotated[
     str | None,
     typer.Option(
-        "--to", metavar="TARGET", help="What is built, as schema.name, or its folder or URL."
+        "--to", metavar="TARGET", help="The target table, as schema.name, or its folder or URL."
     ),
 ]
 Key = Annotated[
@@ -35,7 +35,7 @@ FromLatest = Annotated[
     bool, typer.Option("--from-latest", help="Begin with the rows of the latest version.")
 ]
 ToVersion = Annotated[int | None, typer.Option("--to-version", min=0, help="The last version.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with it until stopped.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until stopped.")]
 
 
 def build(
@@ -49,7 +49,7 @@ def build(
     config: Path,
     root: str | None,
 ) -> None:
-    """Build a target, and say what was done. end: of the name of a target without one."""
+    """Build a target and print what was done. end: suffix of the default name of the target."""
     from mirrorlake.app.feed import location_of
     from mirrorlake.app.targets.functions import TargetLocation, followed, location_of_target
     from mirrorlake.cli.options import project
@@ -60,14 +60,14 @@ def build(
     target = location_of_target(settings, source, to, end)
     if not follow:
         for report in once(source, target):
-            _tell(report, as_json=as_json)
+            _print(report, as_json=as_json)
         return
     for report in followed(partial(once, source, target), Stop().event.wait, source.location):
-        _tell(report, as_json=as_json)
+        _print(report, as_json=as_json)
 
 
 def lines(target: TargetStatus) -> Iterator[str]:
-    """How a target stands."""
+    """The lines that show the state of a target."""
     from mirrorlake.cli.subscriptions import left
 
     behind = "" if target.behind is None else f", {target.behind} behind"
@@ -81,7 +81,7 @@ def lines(target: TargetStatus) -> Iterator[str]:
         yield f"{target.target}: the changes it needs are kept for {left(target)}"
 
 
-def _tell(report: TargetReport, *, as_json: bool) -> None:
+def _print(report: TargetReport, *, as_json: bool) -> None:
     import json
 
     if as_json:

@@ -1,4 +1,4 @@
-"""What the terminal at standard error can show."""
+"""The capabilities of the terminal at standard error."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import os
 import shutil
 import sys
 import textwrap
+from typing import TextIO
 
 _DUMB = {"", "dumb", "unknown"}
 
 
 def is_live() -> bool:
-    """Whether it is a terminal that can be drawn on."""
+    """Whether standard error is a terminal with cursor control."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in _DUMB
 
 
 def is_coloured() -> bool:
-    """Whether a terminal may be written to in colour (https://no-color.org)."""
+    """Whether colours may be used (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in _DUMB
 
 
-def folded(line: str) -> str:
-    """A line that is folded between words where it would wrap, with the indent of its text."""
-    if not sys.stderr.isatty():
-        return line
-    indent = " " * (9 if not line.startswith(" ") else len(line) - len(line.lstrip()))
-    width = max(shutil.get_terminal_size().columns - 1, 40)
-    return textwrap.fill(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+def terminal_width() -> int:
+    """The width of the terminal; 80 if unknown."""
+    return shutil.get_terminal_size().columns
+
+
+def folded(text: str, stream: TextIO, indent: str = "") -> str:
+    """The text, with each line that a terminal would wrap folded between words.
+
+    indent: printed before each line but the first. Without a terminal nothing is folded.
+    """
+    if not stream.isatty():
+        return text
+    fold = textwrap.TextWrapper(
+        max(terminal_width() - 1, 40),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).fill
+    return "\n".join(map(fold, text.split("\n")))

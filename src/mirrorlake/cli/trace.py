@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -13,16 +14,18 @@ def trace(
     table: Annotated[str, typer.Argument(help="The table, as schema.name, or its folder or URL.")],
     key: Annotated[
         list[str] | None,
-        typer.Argument(help="The key of a row; of several columns COLUMN=VALUE for each."),
+        typer.Argument(help="The key of a row; COLUMN=VALUE for each column of a composite key."),
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", metavar="N", help="What made this version.")
+        int | None, typer.Option("--version", metavar="N", help="Show the batch of this version.")
     ] = None,
     file: Annotated[
-        int | None, typer.Option("--file", metavar="N", help="What applied this landed file.")
+        int | None,
+        typer.Option("--file", metavar="N", help="Show the batch that applied this landed file."),
     ] = None,
     position: Annotated[
-        str | None, typer.Option("--position", help="What first showed this position.")
+        str | None,
+        typer.Option("--position", help="Show the batch that first reached this position."),
     ] = None,
     most: Annotated[
         int, typer.Option("--last", metavar="N", min=1, help="How many changes to show.")
@@ -46,10 +49,10 @@ def trace(
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
     from mirrorlake.errors import UsageError
-    from mirrorlake.model.landed import format_time
+    from mirrorlake.model.landed import format_time, readable_time
 
-    asked = [one for one in (key or None, version, file, position) if one is not None]
-    if len(asked) != 1:
+    given = [value for value in (key or None, version, file, position) if value is not None]
+    if len(given) != 1:
         raise UsageError(
             "a key, --version, --file or --position is needed", where="trace", hint="Give one."
         )
@@ -57,11 +60,18 @@ def trace(
     if key:
         changes = tracing.trace(location, key, options, most)
         if as_json:
-            print_json({"changes": [one.facts() for one in changes]})
+            print_json({"changes": [change.facts() for change in changes]})
             return
         rows = [
-            [one.version, format_time(one.time), one.kind, one.position, _files(one.files), one.row]
-            for one in changes
+            [
+                change.version,
+                readable_time(change.time),
+                change.kind,
+                change.position,
+                _files(change.files),
+                json.dumps(change.row, ensure_ascii=False, default=str),
+            ]
+            for change in changes
         ]
         print_table(["version", "time", "kind", "position", "files", "row"], rows)
         return
@@ -74,7 +84,15 @@ def trace(
     else:
         print_table(
             ["version", "time", "position", "files", "inserts", "updates", "deletes"],
-            [[batch.version, time, batch.position, _files(files), *rows_of.values()]],
+            [
+                [
+                    batch.version,
+                    readable_time(batch.time),
+                    batch.position,
+                    _files(files),
+                    *rows_of.values(),
+                ]
+            ],
         )
 
 

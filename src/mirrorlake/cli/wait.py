@@ -22,7 +22,7 @@ def wait(
 ) -> None:
     """Wait until the tables show a position of the source. Needs no JVM.
 
-    Ends with 1 when they do not show it in time, and names those that are behind.
+    Ends with 1 if they do not show it in time, and names the tables that are behind.
 
     \b
     mirrorlake wait "$(psql -Atc 'select pg_current_wal_lsn()')" --timeout 30

@@ -1,0 +1,99 @@
+"""Commands for a project whose source is event files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from tests.app.events.test_applier import project, put
+from tests.apply.events.bucket import event
+from tests.apply.events.drawn_files import rows_of
+from tests.cli.conftest import Run
+
+
+@pytest.mark.clause("ST-253", "ST-254")
+def test_dead_letters_are_shown_and_replayed(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}, "[/x]\x1b[31m"))
+    assert run("dead-letters").code == 0
+    run("apply", "--once")
+    shown = run("dead-letters")
+    assert shown.code == 1
+    assert "[/x]" in shown.out
+    assert "\x1b" not in shown.out
+    (told,) = run("dead-letters", "--replay", "--json").facts()
+    assert (told["file"], told["events"], told["rows"]) == ("a.jsonl", 1, [1])
+    assert told["retries"] == 1
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
+    assert run("dead-letters", "--replay").code == 0
+    assert len(rows_of(tmp_path / "lake/Tables/public/orders")) == 2
+
+
+def test_a_table_is_made_anew_and_others_stay_as_they_are(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(1, {"id": 1}, table="others"))
+    run("apply", "--once")
+    put(tmp_path, "b.jsonl", event(2, {"id": 2}, key=("id", "v")))
+    run("apply", "--once")
+    tables = {one["table"]: one for one in run("status", "--json").facts()["tables"]}
+    assert tables["public.orders"]["error"]["code"] == "event_table_error"
+    assert tables["public.others"]["error"] is None
+    (tmp_path / "bucket/b.jsonl").unlink()
+    assert run("reset", "public.orders", "--yes").code == 0
+    run("apply", "--once")
+    for name in ("orders", "others"):
+        (row,) = rows_of(tmp_path / "lake/Tables/public" / name)
+        assert row["id"] == 1
+    told = run("status", "--json").facts()["tables"]
+    assert {one["table"]: one["version"] for one in told} == {
+        "public.orders": 0,
+        "public.others": 0,
+    }
+
+
+def test_event_files_are_converted_to_a_landing_zone(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1, "t": {"a": 1}}), event(2, {"id": 2}, "UNKNOWN"))
+    done = run("convert", str(tmp_path / "zone"))
+    assert done.code == 0
+    assert "public.orders: 1 rows" in done.out
+    assert "1 events that could not be applied" in done.out + done.error
+    put(tmp_path, "b.jsonl", event(3, {"id": 3}))
+    (table,) = run("convert", str(tmp_path / "zone"), "--json").facts()["tables"]
+    assert (table["commits"], table["changes"], table["error"]) == (1, 1, None)
+    put(tmp_path, "c.jsonl", event(4, {"id": 4}, key=("id", "v")))
+    stopped = run("convert", str(tmp_path / "zone"))
+    assert stopped.code == 1
+    assert "its key has changed" in stopped.out + stopped.error
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_table_of_others_is_never_deleted(run: Run, tmp_path: Path, *, is_broken: bool) -> None:
+    project(tmp_path)
+    theirs = tmp_path / "lake/Tables/public/orders"
+    deltalake.write_deltalake(theirs, pa.table({"x": [1]}))
+    if is_broken:
+        next(theirs.glob("_delta_log/*.json")).write_text("{")
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(1, {"id": 1}, table="others"))
+    run("apply", "--once")
+    for asked in ("public.orders", "--all"):
+        done = run("reset", asked, "--yes")
+        assert done.code == 2
+        assert "is not made of events" in done.error
+    assert len(list(theirs.glob("*.parquet"))) == 1
+    assert run("reset", "public.others", "--yes").code == 0
+
+
+def test_what_lies_inside_a_table_that_was_refused_is_never_deleted(
+    run: Run, tmp_path: Path
+) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}, schema="sales", table="orders"))
+    run("apply", "--once")
+    put(tmp_path, "b.jsonl", event(1, {"id": 1}, schema=None, table="sales"))
+    run("apply", "--once")
+    assert run("reset", "sales", "--yes").code == 0
+    assert len(rows_of(tmp_path / "lake/Tables/sales/orders")) == 1
