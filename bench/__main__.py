@@ -19,19 +19,24 @@ SCENARIOS: Mapping[str, str] = {
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000, 1,000 and a million changes to 5 million rows, against MERGE and delta-rs",
     "history": "type 2 history, 100,000 changes to 5 million rows, against a two-step MERGE",
+    "feed": "the change feed: read, of a long log, and followed; against delta-rs and Spark",
     "cycle": "50 tables x 200 changes in one cycle, against plain Delta MERGE in 4 threads",
     "scale": "the same changes to 50 million rows and to 5 million",
     "landed": "landed files of 5 million rows to Delta, against Spark's write of plain Parquet",
     "fold": "2 million changes to the last row of each key, against Spark's own window",
+    "checksums": "a data file with checksums of its pages, against one without",
     "cluster": "1,000,000 changes to 5 million rows, two workers of one core against one",
     "events": "columns to event files of Avro and of JSON, against fastavro and orjson",
+    "event_tables": "a million events to 5 million rows, against Spark; late events; old files",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "files": "a batch of 1,000 keys on a table of 100,000 files: time and memory",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
     "many": "1,000 tables with 20 active per second, alone and beside a busy one",
     "soak": "small batches for a minute, and what could grow with them",
-    "serve": "answers of the API with 100 streams of 100 objects; ten idle streams",
+    "serve": "answers of the API and the page with 100 streams of 100 tables; ten idle streams",
+    "start": "commands that end soon: nothing to do, and one small file",
+    "serve_throughput": "a mirror in a service whose page and metrics are read, against `run`",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
 OUTPUT = Path("build/bench.json")
@@ -48,8 +53,8 @@ def main() -> int:
     results = run([options.only] if options.only else list(SCENARIOS), options)
     write(results, options.output)
     if options.keep:
-        history.keep(results, options.keep)
-    show(results)
+        history.keep(results, options.rounds, options.keep)
+    show(results, options.rounds, options.scale)
     print(f"\nWritten to {options.output}")
     differ = any(result.equal is False for result in results)
     missed = any(result.misses for result in results)
@@ -77,7 +82,10 @@ def _options() -> argparse.Namespace:
         "--keep", metavar="MACHINE", help="append to bench/history.jsonl, as found on this machine"
     )
     parser.add_argument("--list", action="store_true", help="say what there is, and stop")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if found.keep and found.scale != 1.0:
+        parser.error("--keep is for results of the full size")
+    return found
 
 
 def _positive(text: str) -> int:

@@ -31,16 +31,23 @@ def fingerprint(source: str, columns: Sequence[str] = ()) -> Fingerprint:
     return _fingerprint(_connected(), source, columns or payments.canonical())
 
 
-def newest_changes(table: Path) -> Fingerprint:
+def newest_changes(table: Path, columns: Sequence[str]) -> Fingerprint:
     """Of the change feed of the newest version of a Delta table that has one, with the kind of each
-    change: by delta-rs."""
+    change: by delta-rs. columns: the expressions to hash."""
     source = DeltaTable(table)
     first = max(source.version() - VERSIONS, 0)
     connection = _connected()
     connection.register("told", pa.table(source.load_cdf(starting_version=first).read_all()))
     connection.execute("create table feed as select * from told")  # Arrow cannot filter its texts
     newest = "(select * from feed where _commit_version = (select max(_commit_version) from feed))"
-    return _fingerprint(connection, newest, [*payments.canonical(), "_change_type"])
+    return _fingerprint(connection, newest, [*columns, "_change_type"])
+
+
+def of_rows(rows: pa.Table, columns: Sequence[str]) -> Fingerprint:
+    """Of rows in memory. columns: the expressions to hash."""
+    connection = _connected()
+    connection.register("given", rows)
+    return _fingerprint(connection, "given", columns)
 
 
 def _connected() -> duckdb.DuckDBPyConnection:
@@ -60,6 +67,11 @@ def _fingerprint(
     ).fetchone()
     assert found is not None
     return Fingerprint(int(found[0]), int(found[1]))
+
+
+def rows(source: str) -> int:
+    """How many rows a table expression has."""
+    return fingerprint(source, ["1"]).rows
 
 
 def delta(path: object) -> str:

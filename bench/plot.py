@@ -1,4 +1,4 @@
-"""`python -m bench.plot`: the figures of `apply`, as last kept in the history, as a picture.
+"""The figures of `apply`, as last kept in the history, as a picture: `make docs`.
 
 Two files, for pages with a light and with a dark background. Every bar begins at 0 and all have one
 scale.
@@ -6,12 +6,12 @@ scale.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import history
+from bench import figures, history
+from bench.catalog import DELTA_RS, MERGE, MERGE_OWN_LAYOUT
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 GROUPS = {
@@ -20,7 +20,11 @@ GROUPS = {
     "apply-1m": "1,000,000 changes",
 }
 OURS = "mirrorlake"
-PEERS = {"delta-rs MERGE": "MERGE of delta-rs", "Delta MERGE on Spark": "MERGE of Delta on Spark"}
+PEERS = {
+    "MERGE of delta-rs": [DELTA_RS],
+    "MERGE of Delta on Spark": [MERGE_OWN_LAYOUT, MERGE],
+}
+"""Of each bar the sides of which it shows the first that there is."""
 
 WIDTH, LEFT, BAR, GAP, TITLE = 720, 190, 16, 5, 26
 
@@ -41,12 +45,6 @@ LOOKS = {
 }
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for path, content in pictures().items():
-        path.write_text(content)
-
-
 def pictures(file: Path = history.FILE) -> dict[Path, str]:
     """Path to content."""
     found = seconds(file)
@@ -55,12 +53,15 @@ def pictures(file: Path = history.FILE) -> dict[Path, str]:
 
 def seconds(file: Path = history.FILE) -> dict[str, dict[str, float]]:
     """Name of a comparison to the seconds of each side, those that were kept last."""
-    found: dict[str, dict[str, float]] = {name: {} for name in GROUPS}
-    for line in file.read_text().splitlines():
-        kept = json.loads(line)
-        if kept["name"] in found and kept["peer"] in PEERS:
-            sides = {OURS: kept["ours_seconds"], PEERS[kept["peer"]]: kept["peer_seconds"]}
-            found[kept["name"]] |= sides
+    kept, found = figures.last(file), {}
+    for name in GROUPS:
+        lines = {line["peer"]: line for line in kept[name]}
+        shown = {
+            bar: lines[next(peer for peer in peers if peer in lines)]
+            for bar, peers in PEERS.items()
+        }
+        ours = next(iter(shown.values()))["ours_seconds"]
+        found[name] = {OURS: ours} | {bar: line["peer_seconds"] for bar, line in shown.items()}
     return found
 
 
@@ -70,7 +71,7 @@ def _picture(found: dict[str, dict[str, float]], look: Look) -> str:
     for name, label in GROUPS.items():
         lines.append(_text(0, top + 14, label, look.text, bold=True))
         top += TITLE
-        for side in (OURS, *PEERS.values()):
+        for side in (OURS, *PEERS):
             lines += _bar(side, found[name][side], top, most, look)
             top += BAR + GAP
         top += 12
@@ -87,12 +88,7 @@ def _bar(side: str, value: float, top: int, most: float, look: Look) -> Iterator
     colour = look.ours if side == OURS else look.peer
     yield _text(LEFT - 8, top + 13, side, look.text, end=True)
     yield f'<rect x="{LEFT}" y="{top}" width="{length:.1f}" height="{BAR}" fill="{colour}"/>'
-    yield _text(LEFT + length + 6, top + 13, told(value), look.text)
-
-
-def told(value: float) -> str:
-    """Seconds as the tables tell them."""
-    return f"{value:.2g} s" if value < 1 else f"{value:.1f} s"
+    yield _text(LEFT + length + 6, top + 13, figures.seconds(value), look.text)
 
 
 def _text(
@@ -101,7 +97,3 @@ def _text(
     style = ' font-weight="600"' if bold else ""
     anchor = ' text-anchor="end"' if end else ""
     return f'<text x="{x:.1f}" y="{y}" fill="{colour}"{style}{anchor}>{text}</text>'
-
-
-if __name__ == "__main__":
-    main()

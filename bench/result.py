@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.catalog import CATALOG
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -58,11 +60,11 @@ def write(results: Sequence[Result], path: Path) -> None:
     path.write_text(json.dumps([result.facts() for result in results], indent=2) + "\n")
 
 
-def show(results: Sequence[Result]) -> None:
-    """A table for people, then what else there is to say of each line."""
-    line = "{:<10} {:>9} {:>10} {:>7} {:>7}  {:<6} {}"
+def show(results: Sequence[Result], rounds: int, scale: float) -> None:
+    """A table for people, then what each line is about, and what else there is to say of it."""
+    line = "{:<15} {:>9} {:>10} {:>7} {:>7}  {:<6} {:<12} {}"
     print()
-    print(line.format("name", "ours s", "peer s", "ratio", "target", "equal", "peer"))
+    print(line.format("name", "ours s", "peer s", "ratio", "target", "equal", "rounds", "peer"))
     for result in results:
         print(
             line.format(
@@ -72,9 +74,15 @@ def show(results: Sequence[Result]) -> None:
                 _shown(result.ratio),
                 _shown(result.target),
                 {True: "yes", False: "NO", None: "-"}[result.equal],
+                CATALOG[result.name].rounds_of(rounds),
                 result.peer or "-",
             )
         )
+    print()
+    sized = "" if scale == 1.0 else f", times {scale:g}"
+    for name in dict.fromkeys(result.name for result in results):
+        entry = CATALOG[name]
+        print(f"{name}: {entry.what}{sized}; warm: {entry.warm}")
     print()
     for result in results:
         for note in _notes(result):

@@ -21,9 +21,10 @@ PUBLICATION = "bench"
 
 
 class Server(EmbeddedServer):
-    """A server that listens on the loopback interface, with slots for all rounds of all sides."""
+    """A server that listens on the loopback interface, with slots for all rounds of all sides.
+    is_durable: it flushes its log before it answers a commit, as servers of users do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
         self.port = _free_port()
         super().__init__(
             settings={
@@ -32,6 +33,7 @@ class Server(EmbeddedServer):
                 "max_replication_slots": "100",
                 "max_wal_senders": "40",
                 "max_wal_size": "16GB",
+                "fsync": "on" if is_durable else "off",
             }
         )
 
@@ -41,9 +43,12 @@ class Server(EmbeddedServer):
 
 
 @contextmanager
-def started() -> Iterator[tuple[Server, psycopg.Connection]]:
-    """A server, and a connection to it that commits by itself."""
-    with Server() as server, psycopg.connect(server.url, autocommit=True) as sql:
+def started(*, is_durable: bool = False) -> Iterator[tuple[Server, psycopg.Connection]]:
+    """A server, and a connection to it that commits by itself. is_durable: as of `Server`."""
+    with (
+        Server(is_durable=is_durable) as server,
+        psycopg.connect(server.url, autocommit=True) as sql,
+    ):
         yield server, sql
 
 

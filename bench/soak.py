@@ -231,7 +231,7 @@ def main() -> int:
     first, last = joined(found[:tenth]), joined(found[-tenth:])
     if options.keep:
         name = f"soak of {seconds} s"
-        history.keep([result(first, last, equal=equal, name=name)], options.keep)
+        history.keep([result(first, last, equal=equal, name=name)], 1, options.keep)
     wrong = complaints(first, last)
     wrong += [] if equal else ["the tables do not hold what was landed"]
     for complaint in wrong:

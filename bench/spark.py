@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from mirrorlake.spark.session import jars
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 
@@ -15,6 +16,12 @@ MEMORY = "4g"
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    with Spark.start(SparkSettings(driver_memory=MEMORY)) as spark:
+def session(packages: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """packages: coordinates of what a peer needs."""
+    settings = SparkSettings(driver_memory=MEMORY)
+    conf = {}
+    if packages:
+        found = jars.configuration(settings)["spark.jars.packages"]
+        conf["spark.jars.packages"] = ",".join([found, *packages])
+    with Spark.start(SparkSettings(driver_memory=MEMORY, conf=conf)) as spark:
         yield spark.session

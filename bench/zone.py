@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -15,8 +16,30 @@ from mirrorlake.model.landed import FileKind, FileName, Footer
 
 ROWS_PER_FILE = 625_000
 
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of the rows of a comparison: an expression of the number `g` for each column."""
+
+    columns: Mapping[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        """All columns of the table, those of the key first."""
+        return [*self.columns, *(name for name in payments.TYPES if name != payments.KEY)]
+
+    def canonical(self) -> list[str]:
+        """As `payments.canonical`."""
+        shared = payments.canonical({payments.KEY: payments.KEY})
+        return [*shared, *(name for name in self.columns if name != payments.KEY)]
+
+
+NUMBER = Key({"id": "g::bigint"})
+UUID = Key({"id": "md5('row ' || g)::uuid::varchar"})
+TEXTS = Key({"region": "'region ' || g % 97", "id": "'order ' || lpad(g::varchar, 12, '0')"})
+
 _ROW = """
-    g::bigint as id, g * 7919 % 1000003 as account, md5(g::varchar) as reference,
+    {key}, g * 7919 % 1000003 as account, md5(g::varchar) as reference,
     ((g * 31 % 1000000) / 100.0 + {salt})::decimal(12, 2) as amount,
     case when g % 10 = 0 then null else (g % 9973) / 64.0 end::double as rate,
     g % 3 = {salt} % 3 as settled, (g % 7)::integer as status,
@@ -31,8 +54,9 @@ _ROW = """
 class Zone:
     """One table folder below `root`, with its files under growing numbers."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, key: Key = NUMBER) -> None:
         self._folder = root / "Files/LandingZone" / payments.TABLE.split(".")[1]
+        self._key = key
 
     @property
     def name(self) -> str:
@@ -41,14 +65,14 @@ class Zone:
     def load(self, rows: int) -> list[Path]:
         """Land the rows 1..rows as a load. Returns the files."""
         self._folder.mkdir(parents=True)
-        metadata = encode(Metadata(key_columns=(payments.KEY,)))
+        metadata = encode(Metadata(key_columns=tuple(self._key.columns)))
         (self._folder / "_metadata.json").write_bytes(metadata)
         blocks = list(_blocks(rows))
         stream = str(uuid.uuid4())
         return [
             _write(
                 self._folder / str(FileName(number)),
-                f"select {_ROW.format(salt=0)} from range({first}, {last + 1}) r(g)",
+                f"select {payment(self._key, 0)} from range({first}, {last + 1}) r(g)",
                 Footer(stream, FileKind.LOAD, "0/1:0", "0/1:0", complete=last == rows),
             )
             for number, (first, last) in enumerate(blocks, start=1)
@@ -59,7 +83,7 @@ class Zone:
         (self._folder / str(FileName(number))).hardlink_to(changes)
 
 
-def changes(path: Path, present: int, count: int, salt: int) -> Path:
+def changes(path: Path, present: int, count: int, salt: int, key: Key = NUMBER) -> Path:
     """A file of changes to the rows 1..present: 80 % updates, 18 % inserts, 2 % deletions.
 
     One change per key, in no order; salt (above 0): other keys and other values.
@@ -80,7 +104,7 @@ def changes(path: Path, present: int, count: int, salt: int) -> Path:
             union all
             select g, {int(Marker.INSERT)}::tinyint from range({first}, {first + inserts}) r(g)
         )
-        select {_ROW.format(salt=salt)}, marker as {MARKER_COLUMN} from keys order by hash(g)
+        select {payment(key, salt)}, marker as {MARKER_COLUMN} from keys order by hash(g)
         """,
     )
 
@@ -96,12 +120,18 @@ def history(folder: Path, count: int, keys: int, files: int) -> list[Path]:
                 select seq, (hash(seq) % {keys})::bigint as g
                 from range({number * each}, {(number + 1) * each}) r(seq)
             )
-            select {_ROW.format(salt=1)}, seq, {int(Marker.UPSERT)}::tinyint as {MARKER_COLUMN}
+            select {payment(NUMBER, 1)}, seq, {int(Marker.UPSERT)}::tinyint as {MARKER_COLUMN}
             from drawn order by seq
             """,
         )
         for number in range(files)
     ]
+
+
+def payment(key: Key, salt: int) -> str:
+    """The columns of a row, as SQL over its number `g`."""
+    columns = ", ".join(f"{value} as {name}" for name, value in key.columns.items())
+    return _ROW.format(key=columns, salt=salt)
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:

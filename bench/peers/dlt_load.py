@@ -1,7 +1,8 @@
 """dlt: `sql_table` with ConnectorX into the filesystem destination, as a Delta table.
 
 Settings, after dlt's page on the SQL source: backend `connectorx`, binary protocol, Arrow tables;
-types reflected with their precision. No state is synchronised and telemetry is off, so that nothing
+types reflected with their precision; the table read whole, or in a part per core by its key
+(`partition_on`, `partition_num`). No state is synchronised and telemetry is off, so that nothing
 but the load is timed. The write disposition is `append` to a table that does not exist.
 """
 
@@ -14,6 +15,7 @@ from bench import payments
 from bench.rounds import timed
 
 NAME = "dlt + ConnectorX to Delta"
+IN_PARTS = "dlt + ConnectorX to Delta, partitioned"
 
 os.environ.update(
     {
@@ -25,8 +27,9 @@ os.environ.update(
 )
 
 
-def load(url: str, folder: Path) -> tuple[float, Path]:
-    """Load the table from nothing. Returns the seconds, and where the Delta table is."""
+def load(url: str, folder: Path, parts: int = 1) -> tuple[float, Path]:
+    """Load the table from nothing. parts: that are read at once. Returns the seconds, and where the
+    Delta table is."""
     import dlt
     from dlt.sources.sql_database import sql_table
 
@@ -35,6 +38,7 @@ def load(url: str, folder: Path) -> tuple[float, Path]:
     pipeline = dlt.pipeline(
         "bench", pipelines_dir=str(folder / "work"), destination=destination, dataset_name="bench"
     )
+    partitions = {"partition_on": payments.KEY, "partition_num": parts} if parts > 1 else {}
     with timed() as watch:
         rows = sql_table(
             credentials=url.replace("postgresql:", "postgresql+psycopg:", 1),
@@ -42,7 +46,7 @@ def load(url: str, folder: Path) -> tuple[float, Path]:
             table=table,
             backend="connectorx",
             reflection_level="full_with_precision",
-            backend_kwargs={"conn": url},
+            backend_kwargs={"conn": url, **partitions},
         )
         pipeline.run(rows, table_format="delta", write_disposition="append")
     return watch.seconds, folder / "lake" / "bench" / table

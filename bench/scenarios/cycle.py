@@ -1,50 +1,62 @@
 """One cycle over fifty tables with 200 changes each: 80 % updates, 18 % inserts, 2 % deletions.
 
 Ours is `apply --once` on a landing zone with one new file in each folder: look, plan, one job for
-all tables, a commit for each, flush and move aside. The peer's statements run four at once, each in
-a session of its own. Each round begins with copies of the prepared tables, and other changes are
-applied first, uncounted, so that everybody has seen the tables.
+all tables, a commit for each, flush and move aside. The peers run four statements at once: Spark
+each in a session of its own, delta-rs in threads of one process. Each round begins with copies of
+the prepared tables, and other changes are applied first, uncounted, so that everybody has seen the
+tables.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from bench import equality
+from bench.catalog import DELTA_RS, MERGE
 from bench.many_tables import COLUMNS, ManyTables, Table, write
-from bench.peers import delta_merge
+from bench.peers import delta_merge, delta_rs_merge
 from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
+from bench.scenarios.apply import linked
 from bench.spark import session
+from bench.worker import Worker
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileName
 
 TABLES, ROWS, CHANGES = 50, 20_000, 200
-TARGET = 8.0
-PEER = "Delta MERGE on Spark, 4 threads"
+TARGETS = {f"{MERGE}, 4 threads": 8.0, f"{DELTA_RS}, 4 threads": None}
+BY_SPARK, BY_DELTA_RS = TARGETS
 
 
 def run(plan: Plan) -> list[Result]:
     with session() as spark:
         race = _Race(plan, spark)
-        seconds = medians(plan, {"ours": race.ours, PEER: race.merge})
+        sides: dict[str, Callable[[int], float]] = {
+            "ours": race.ours,
+            BY_SPARK: race.merge,
+            BY_DELTA_RS: race.delta_rs,
+        }
+        with race.peer:
+            seconds = medians(plan, sides)
     found = race.fingerprints
     return [
         Result(
             "cycle",
             seconds["ours"],
-            PEER,
-            seconds[PEER],
-            target=TARGET,
-            equal=found["ours"] == found[PEER],
+            peer,
+            seconds[peer],
+            target=target,
+            equal=found["ours"] == found[peer],
             more={"tables": len(race.many.tables), "changes_per_table": CHANGES},
         )
+        for peer, target in TARGETS.items()
     ]
 
 
@@ -64,6 +76,11 @@ class _Race:
             for n in (1, 2)
         ]
         self.fingerprints: dict[str, list[equality.Fingerprint]] = {}
+        self.peer = Worker(delta_rs_merge.merge_many)
+        self._rust = plan.folder / "rust"
+        for table in self.many.tables:
+            rows = sorted(self.many.folder(table).glob("*.parquet"))
+            delta_rs_merge.prepare(rows, self._rust / self.many.path(table).name)
 
     def ours(self, number: int) -> float:
         root, seconds = self._copy("ours", number), 0.0
@@ -77,7 +94,7 @@ class _Race:
                 if report.errors:
                     raise report.errors[0]
                 seconds = watch.seconds  # of the last, which counts
-        self._look("ours", number, root)
+        self._look("ours", number, root, lambda table: self._path(root, table))
         return seconds
 
     def merge(self, number: int) -> float:
@@ -85,22 +102,30 @@ class _Race:
         for files in self._files:
             work = [(self._path(root, table), files[table.name]) for table in self.many.tables]
             seconds = delta_merge.merge_many(self._spark, work, COLUMNS)
-        self._look(PEER, number, root)
+        self._look(BY_SPARK, number, root, lambda table: self._path(root, table))
         return seconds
 
-    def _copy(self, side: str, number: int) -> Path:
+    def delta_rs(self, number: int) -> float:
+        root, seconds = self._copy("rust", number, self._rust), 0.0
+        for files in self._files:
+            work = [(root / table.name, files[table.name]) for table in self.many.tables]
+            seconds = self.peer.call(work, COLUMNS, COLUMNS[:1])
+        self._look(BY_DELTA_RS, number, root, lambda table: root / table.name)
+        return seconds
+
+    def _copy(self, side: str, number: int, prepared: Path | None = None) -> Path:
         """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
         target = self._plan.folder / f"{side}-{number}"
-        shutil.copytree(self.many.root, target, copy_function=_linked)
+        shutil.copytree(prepared or self.many.root, target, copy_function=linked)
         return target
 
     def _path(self, root: Path, table: Table) -> Path:
         return root / self.many.path(table).relative_to(self.many.root)
 
-    def _look(self, side: str, number: int, root: Path) -> None:
+    def _look(self, side: str, number: int, root: Path, path: Callable[[Table], Path]) -> None:
         if number == self._plan.rounds:
             self.fingerprints[side] = [
-                equality.fingerprint(equality.delta(self._path(root, table)), COLUMNS)
+                equality.fingerprint(equality.delta(path(table)), COLUMNS)
                 for table in self.many.tables
             ]
         shutil.rmtree(root)
@@ -114,10 +139,3 @@ def _changes(path: Path, random: np.random.Generator, stamp: int) -> Path:
     markers = np.full(CHANGES, int(Marker.UPDATE))
     markers[:deletions], markers[-inserts:] = int(Marker.DELETE), int(Marker.INSERT)
     return write(path.with_suffix(".parquet"), ids, stamp, markers)
-
-
-def _linked(source: str, target: str) -> None:
-    if source.endswith(".parquet"):
-        Path(target).hardlink_to(source)
-    else:
-        shutil.copy2(source, target)

@@ -2,9 +2,9 @@
 
 `mirrorlake run` as a person would start it, with nothing configured, while ten tables are changed
 at 1,000 and then at 10,000 rows a second. Each new row carries the time at which its transaction
-sent it; a process outside of the mirror looks for new commits and reads them. The first seconds,
-in which the compilers of the JVM warm up, do not count. Equal: every row, value and change feed
-against PostgreSQL at the end.
+sent it; PostgreSQL flushes each commit (`fsync` is on). A process outside of the mirror looks for
+new commits and reads them. The first seconds, in which the compilers of the JVM warm up, do not
+count. Equal: every row, value and change feed against PostgreSQL at the end.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _run(plan: Plan, workload: Workload) -> Result:
     rows = plan.sized(ROWS, ledger.LEAST_ROWS)
     folder = plan.folder / workload.name
     folder.mkdir()
-    with servers.started() as (server, sql):
+    with servers.started(is_durable=True) as (server, sql):
         ledger.fill(sql, rows)
         project = _project(server, folder)
         _once(project)

@@ -7,8 +7,10 @@ text. All of them begin with nothing, and their output is removed after each rou
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ from bench.worker import Worker
 from mirrorlake.app.mirror import Mirror
 
 ROWS = 5_000_000
-TARGET = 1.0
+TARGETS = {dlt_load.NAME: 1.0, dlt_load.IN_PARTS: 1.0, copy_file.NAME: None}
 
 
 def run(plan: Plan) -> list[Result]:
@@ -33,7 +35,8 @@ def run(plan: Plan) -> list[Result]:
         race = _Race(plan, server, spark)
         sides: dict[str, Callable[[int], float]] = {
             "ours": race.ours,
-            dlt_load.NAME: race.dlt,
+            dlt_load.NAME: partial(race.dlt, dlt_load.NAME, 1),
+            dlt_load.IN_PARTS: partial(race.dlt, dlt_load.IN_PARTS, os.cpu_count() or 1),
             copy_file.NAME: race.copy,
         }
         with race.peer:
@@ -49,7 +52,7 @@ def run(plan: Plan) -> list[Result]:
             equal=found["ours"] == found[peer],
             more={"rows": found["ours"].rows},
         )
-        for peer, target in ((dlt_load.NAME, TARGET), (copy_file.NAME, None))
+        for peer, target in TARGETS.items()
     ]
 
 
@@ -74,10 +77,10 @@ class _Race:
         shutil.rmtree(root)
         return watch.seconds
 
-    def dlt(self, number: int) -> float:
+    def dlt(self, peer: str, parts: int, number: int) -> float:
         folder = self._folder("dlt", number)
-        seconds, table = self.peer.call(self._server.url, folder)
-        self._look(dlt_load.NAME, number, equality.delta(table))
+        seconds, table = self.peer.call(self._server.url, folder, parts)
+        self._look(peer, number, equality.delta(table))
         shutil.rmtree(folder)
         return float(seconds)
 

@@ -107,7 +107,7 @@ class _Race:
             LandedPath(file.name, str(file), file.stat().st_size, FORM) for file in self.files
         ]
         with timed() as watch:
-            groups = input_splits.groups(self._runner, landed, is_load=True)
+            groups = input_splits.split_inserts(self._runner, landed, is_load=True)
             assert groups is not None
             peaks = self._runner.run(_read, groups)
         self.peak = max(self.peak, *peaks)
