@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-.PHONY: setup browser demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
+.PHONY: setup programs demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
 
 setup: $(READY)
 
@@ -16,8 +16,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 	@sh scripts/setup $(VENV)
 	@touch $(READY)
 
-browser:
-	@sh scripts/browser
+# What some tests of test-full need beside: a browser and promtool.
+programs: setup
+	@sh scripts/test-programs $(VENV)
 
 demo: setup
 	@$(VENV)/bin/mirrorlake demo $(ARGS)
@@ -28,11 +29,11 @@ test: setup
 	@MIRRORLAKE_TESTS=quick $(PYTHON) -m pytest $(IN_TWO) -m "not long and not full" --clauses build/clauses.json $(ARGS)
 
 # Half an hour: everything else too, and more examples of each.
-test-full: setup browser
+test-full: programs
 	@$(PYTHON) -m pytest $(IN_TWO) -m "not long" --clauses build/clauses-full.json $(ARGS)
 
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
-test-long: setup browser
+test-long: programs
 	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, and on the
@@ -64,9 +65,11 @@ bench: setup
 	@sh scripts/setup-bench $(VENV) $(VENV)-bench
 	@$(VENV)-bench/bin/python -m bench $(if $(NAME),--only $(NAME)) $(ARGS)
 
-# An hour of small batches: is the end as fast as the beginning? SECONDS=600 for less.
+# An hour of small batches: is the end as fast as the beginning? Then an hour of batches, maintenance,
+# vacuum and readers of one table at once. SECONDS=600 for less of each.
 soak: setup
 	@$(PYTHON) -m bench.soak --seconds $(or $(SECONDS),3600) $(ARGS)
+	@MIRRORLAKE_SOAK_SECONDS=$(or $(SECONDS),3600) $(PYTHON) -m pytest -q tests/spark/maintenance/test_at_once.py
 
 # Which clauses of docs/spec are proved, which only describe, which are open: the report of a run.
 clauses: test

@@ -131,11 +131,15 @@ class _Record:
     def __init__(self, config: pytest.Config) -> None:
         self._file = config.getoption("--clauses")
         self._proved: dict[str, set[str]] = defaultdict(set)
+        self._failed: dict[str, set[str]] = defaultdict(set)
         self._wrong: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.passed:
-            for clause in dict(report.user_properties).get("clauses", ()):
+        """A test that fails before or after its call proves nothing, either."""
+        for clause in dict(report.user_properties).get("clauses", ()):
+            if report.failed:
+                self._failed[clause].add(report.nodeid)
+            elif report.when == "call" and report.passed:
                 self._proved[clause].add(report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
@@ -150,6 +154,8 @@ class _Record:
     def pytest_terminal_summary(self, terminalreporter) -> None:
         for line in self._wrong:
             terminalreporter.write_line(f"ERROR: {line}", red=True)
+        for clause, tests in sorted(self._failed.items()):
+            terminalreporter.write_line(f"{clause} failed in {', '.join(sorted(tests))}", red=True)
         if not self._file:
             return
         self._prove_together()

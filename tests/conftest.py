@@ -97,7 +97,8 @@ class Database:
 
 
 def _server(version: int, install: Path | None = None) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(version, install=install) as server:
+    settings = {"max_prepared_transactions": "8"}
+    with EmbeddedServer(version, settings, install) as server:
         yield server
 
 

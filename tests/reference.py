@@ -7,8 +7,9 @@ obviously right; it shares no code with what it judges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 UNCHANGED = "<unchanged>"
@@ -27,10 +28,13 @@ class Change:
 
 @dataclass
 class Table:
-    """A mirrored table: its rows in no order, and where its key columns stand."""
+    """A mirrored table: its rows in no order, where its key columns stand, which columns are those
+    of metadata, and which one says that a row is deleted, where deletes are soft."""
 
     key: tuple[int, ...]
     rows: list[Row] = field(default_factory=list)
+    metadata: tuple[int, ...] = ()
+    soft: int | None = None
 
     def apply(self, batch: Sequence[Change]) -> Counter[tuple[str, Row]]:
         """Apply a batch; returns its change feed: how often each (change type, plain row)."""
@@ -41,7 +45,10 @@ class Table:
             deleted_before = self._apply_one(change, deleted_before, touched)
         return self._feed(before, touched)
 
-    def truncate(self) -> Counter[tuple[str, Row]]:
+    def truncate(self, said: Mapping[int, Any] = MappingProxyType({})) -> Counter[tuple[str, Row]]:
+        """Empty it. said: values that rows get where deletes are soft, by column."""
+        if self.soft is not None:
+            return self._mark_all(said)
         feed = Counter(("delete", plain(row)) for row in self.rows)
         self.rows = []
         return feed
@@ -50,17 +57,37 @@ class Table:
         self, batch: Sequence[Change], low: Row | None, high: Row | None, *, is_closed: bool
     ) -> Counter[tuple[str, Row]]:
         """Let the rows with keys in a range be those that a batch leaves of nothing; returns the
-        feed, which has nothing of a row that was there once and stays."""
+        feed, which has nothing of a row that was there once and stays. Metadata makes no row
+        another one."""
         inside = [row for row in self.rows if self._is_inside(row, low, high, is_closed=is_closed)]
-        told, there = Table(self.key), Table(self.key, inside)
+        told, there = (
+            Table(self.key, soft=self.soft, metadata=self.metadata),
+            Table(self.key, inside),
+        )
         told.apply(batch)
         assert all(self._is_inside(row, low, high, is_closed=is_closed) for row in told.rows)
-        stays = [row for row in inside if told.alike(row) == there.alike(row) == [row]]
-        before = list(self.rows)
+        stays = [
+            row
+            for row in inside
+            if self._bare(told.alike(row)) == self._bare(there.alike(row)) == self._bare([row])
+        ]
+        before, same = list(self.rows), self._bare(stays)
+        if self.soft is not None:
+            self._delete_all([row for row in inside if not told.alike(row)])
+            inside = [row for row in inside if told.alike(row)]
         self.rows = [row for row in self.rows if row not in inside or row in stays]
-        self.rows += [row for row in told.rows if row not in stays]
-        changed = [row for row in [*inside, *told.rows] if row not in stays]
+        new = [row for row in told.rows if self._bare([row])[0] not in same]
+        self.rows += new
+        changed = [*(row for row in inside if row not in stays), *new]
+        changed += [row for row in self.rows if row not in before and row not in changed]
         return self._feed(before, {identity(self._key_of(row)) for row in changed})
+
+    def _bare(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows without metadata."""
+        return [
+            tuple(value for index, value in enumerate(row) if index not in self.metadata)
+            for row in rows
+        ]
 
     def _is_inside(self, row: Row, low: Row | None, high: Row | None, *, is_closed: bool) -> bool:
         key = self._key_of(row)
@@ -79,6 +106,11 @@ class Table:
         """One row; returns the row that it deleted, for a change of the key that follows."""
         key = self._key_of(change.row)
         alike = self.alike(change.row)
+        if self.soft is not None and change.marker == 2:
+            return self._mark(change.row, alike, touched)
+        if self.soft is not None and change.marker == 0 and alike and self._is_deleted(alike[0]):
+            touched.add(identity(key))
+            self.rows = [row for row in self.rows if row not in alike]
         if change.marker == 0:
             self.rows.append(filled(change.row, deleted))
             return None
@@ -88,6 +120,38 @@ class Table:
             return alike[0] if len(alike) == 1 else None
         self.rows.append(filled(change.row, alike[0] if len(alike) == 1 else None))
         return None
+
+    # -- soft deletes ---------------------------------------------------------------------------
+
+    def _is_deleted(self, row: Row) -> bool:
+        return self.soft is not None and bool(row[self.soft])
+
+    def _mark(self, by: Row, alike: list[Row], touched: set[Row]) -> Row | None:
+        """The rows of a key are deleted; returns the row as it was, for a change of the key."""
+        if any(not self._is_deleted(row) for row in alike):
+            touched.add(identity(self._key_of(by)))
+        said = {index: by[index] for index in self.metadata}
+        self.rows = [self._deleted(row, said) if row in alike else row for row in self.rows]
+        return alike[0] if len(alike) == 1 else None
+
+    def _deleted(self, row: Row, said: Mapping[int, Any]) -> Row:
+        if self._is_deleted(row):
+            return row
+        now: dict[Any, Any] = {**said, self.soft: True}
+        return tuple(now.get(index, value) for index, value in enumerate(row))
+
+    def _delete_all(self, gone: list[Row]) -> None:
+        unknown = dict.fromkeys(self.metadata)
+        self.rows = [self._deleted(row, unknown) if row in gone else row for row in self.rows]
+
+    def _mark_all(self, said: Mapping[int, Any]) -> Counter[tuple[str, Row]]:
+        feed: Counter[tuple[str, Row]] = Counter()
+        for row in self.rows:
+            if not self._is_deleted(row):
+                feed["update_preimage", plain(row)] += 1
+                feed["update_postimage", plain(self._deleted(row, said))] += 1
+        self.rows = [self._deleted(row, said) for row in self.rows]
+        return feed
 
     def _feed(self, before: list[Row], touched: set[Row]) -> Counter[tuple[str, Row]]:
         """What became of the rows: one for one of a touched key is an update (CF-144)."""
@@ -136,3 +200,14 @@ def plain(row: Row) -> Row:
     """The row in values that can be counted: floating point as text, because -0.0 equals 0.0 and
     no NaN equals another; everything else as it is."""
     return tuple(repr(value) if isinstance(value, float) else value for value in row)
+
+
+def without_equal(feed: Counter[tuple[str, Row]]) -> Counter[tuple[str, Row]]:
+    """A feed without the updates that change nothing."""
+    found = Counter(feed)
+    for kind, row in feed:
+        if kind == "update_preimage":
+            same = min(feed[kind, row], feed["update_postimage", row])
+            found[kind, row] -= same
+            found["update_postimage", row] -= same
+    return +found

@@ -49,6 +49,12 @@ def can_be_apart() -> bool:
     return subprocess.run(mount, capture_output=True, check=False).returncode == 0
 
 
+def host_of(worker: int) -> str:
+    """The address of a worker, and of its executors: of those with one address Spark believes that
+    they see each other's files."""
+    return f"127.0.1.{worker + 1}"
+
+
 class Standalone:
     """A running cluster. Use as a context manager.
 
@@ -86,9 +92,7 @@ class Standalone:
         (self._folder / "scratch").mkdir(parents=True, exist_ok=True)
         try:
             self.url = self._master()
-            logs = [self._worker(number) for number in range(self._workers)]
-            for log in logs:
-                self._said(log, re.compile(_REGISTERED))
+            self.add(self._workers)
         except BaseException:
             self._stop()
             raise
@@ -101,6 +105,12 @@ class Standalone:
         trace: TracebackType | None,
     ) -> None:
         self._stop()
+
+    def add(self, workers: int) -> None:
+        """Start workers, and wait until the master knows them."""
+        first = len(self.running) - 1
+        for log in [self._worker(first + number) for number in range(workers)]:
+            self._said(log, re.compile(_REGISTERED))
 
     def settings(self) -> dict[str, str]:
         """Settings of a session whose driver runs on this machine too."""
@@ -120,8 +130,7 @@ class Standalone:
 
     def _worker(self, number: int) -> Path:
         name = f"worker{number}"
-        # Of executors with one address Spark believes that they see each other's files.
-        host = HERE if self._hidden is None else f"127.0.1.{number + 1}"
+        host = host_of(number)
         return self._start(
             name,
             "org.apache.spark.deploy.worker.Worker",
@@ -167,7 +176,7 @@ class Standalone:
         while time.monotonic() < deadline:
             if found := wanted.search(log.read_text(errors="replace")):
                 return found
-            if any(process.poll() is not None for process in self.running):
+            if self.running[-1].poll() is not None:
                 break
             time.sleep(0.1)
         raise SparkUnavailable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.clauses import described, known_clauses, report, sections, together
+from tests.clauses import SPEC, described, known_clauses, report, sections, together
 from tests.profiles import some
 
 ROOT = Path(__file__).parent.parent
 
 
 def run(
-    folder: Path, *clauses: str, options: Sequence[str], marked: str = ""
+    folder: Path, *clauses: str, options: Sequence[str], marked: str = "", fails: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run two tests, one of which is marked, with the plugin and nothing else of ours."""
     (folder / "test_marked.py").write_text(
         "import pytest\n"
-        f"@pytest.mark.clause(*{clauses!r})\n{marked}def test_one(): pass\n"
+        f"@pytest.mark.clause(*{clauses!r})\n{marked}def test_one(): assert {not fails}\n"
         "def test_two(): print('two has run')\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n clause\n full\ntestpaths = .\n")
@@ -52,6 +53,24 @@ def test_a_proved_clause_is_recorded(tmp_path: Path, processes: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     proved = json.loads((tmp_path / "proved.json").read_text())
     assert proved == {"LZ-077": ["test_marked.py::test_one"]}
+
+
+@pytest.mark.clause("CF-218")
+@pytest.mark.parametrize("processes", some(["0", "2"]))
+def test_a_test_that_fails_names_its_clauses(tmp_path: Path, processes: str) -> None:
+    done = run(tmp_path, "CF-101", options=["-n", processes], fails=True)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "CF-101 failed in test_marked.py::test_one" in done.stdout
+
+
+@pytest.mark.clause("CF-218")
+def test_every_observation_of_delta_has_a_test_on_spark() -> None:
+    spec = (SPEC / "change-feed.md").read_text()
+    observed = set(re.findall(r"\*\*(CF-\d{3})\*\* .*\[field\]", spec))
+    files = (ROOT / "tests/spark").rglob("test_*.py")
+    tested = {clause for file in files for clause in re.findall(r"CF-\d{3}", file.read_text())}
+    assert len(observed) > 50
+    assert observed - tested - set(described()) == {"CF-218"}  # this one
 
 
 @pytest.mark.parametrize("processes", some(["0", "2"]))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from mirrorlake.cli.demo import _show_the_way_on
+from mirrorlake.cli.demo import _show_next_commands
 from mirrorlake.demo.freshness import Freshness
 from mirrorlake.demo.verify import verify
 from tests.conftest import Database
@@ -42,6 +42,7 @@ def test_the_demo_mirrors_a_shop_and_verifies_it(tmp_path: Path) -> None:
     assert found["freshness_seconds"]["p50"] > 0
 
 
+@pytest.mark.full
 def test_verification_finds_a_wrong_value_and_a_missing_row(
     database: Database, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_verification_finds_a_wrong_value_and_a_missing_row(
     assert (verdict("wrong").missing, verdict("wrong").unexpected) == (1, 1)
 
 
+@pytest.mark.full
 def test_the_commands_to_look_further_work_as_they_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +83,7 @@ def test_the_commands_to_look_further_work_as_they_are_printed(
     write_deltalake(root / "Tables/shop/products", pa.table({"id": [7]}))
     program = Path(sys.executable).with_name("mirrorlake")
     monkeypatch.setattr(sys, "argv", [str(program), "demo"])
-    _show_the_way_on(root, is_temporary=True)
+    _show_next_commands(root, is_temporary=True)
     said = [line.strip() for line in capsys.readouterr().out.splitlines()]
     (look,) = [line for line in said if "from shop.products" in line]
     done = subprocess.run(look, shell=True, capture_output=True, text=True, check=True)

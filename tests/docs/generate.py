@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from bench import figures, plot
 
 from mirrorlake import errors
 from mirrorlake.cli.main import app
@@ -16,7 +17,8 @@ from mirrorlake.lint import markdown as findings
 from mirrorlake.lint.catalog import RULES
 from tests.docs import api
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
 FINDINGS = DOCS / "reference" / "findings"
 """A page for each clause that the linter may name; nothing else lies there."""
 
@@ -28,6 +30,11 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "errors.md": error_codes(),
         DOCS / "reference" / "python-api.md": api.page(),
         FINDINGS / "README.md": findings_index(),
+        **{
+            path: figures.filled(path.read_text())
+            for path in (ROOT / "README.md", DOCS / "performance.md")
+        },
+        **plot.pictures(),
         **{FINDINGS / f"{clause}.md": findings.page(clause) for clause in findings.clauses()},
     }
 

@@ -22,7 +22,7 @@ def test_the_project_of_the_page_writes_events_as_it_shows_them(
     database.execute("create table orders (id bigint primary key, note text)")
     database.execute("insert into orders values (1, null)")
     file = tmp_path / "mirrorlake.yaml"
-    (project,) = blocks(PAGE, "yaml")
+    project, several = blocks(PAGE, "yaml")
     file.write_text(project.replace("name: shop", f"name: {database.name}"))
     mirror = Mirror(config.load(file, {"SHOP_URL": database.url}))
     mirror.capture_once()
@@ -38,3 +38,7 @@ def test_the_project_of_the_page_writes_events_as_it_shows_them(
     assert written["payload"] == event["payload"]
     same = ("object", "read_method")
     assert [written[name] for name in same] == [event[name] for name in same]
+    file.write_text(project.partition("destination:")[0] + several)
+    both = config.load(file, {"SHOP_URL": database.url})
+    assert both.lands
+    assert [one.described for one in both.destinations] == [f"{tmp_path}/events", "s3://bucket/crm"]

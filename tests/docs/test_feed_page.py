@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.config import load
 from mirrorlake.feed.bounds import FeedArguments
 from mirrorlake.feed.reasons import FeedReason
 from tests.docs.blocks import blocks, shell
@@ -28,7 +29,7 @@ def shop(tmp_path: Path) -> Path:
 @pytest.mark.full
 def test_the_commands_run(shop: Path) -> None:
     for commands in blocks(PAGE, "sh"):
-        assert "delete" in shell(shop, commands)
+        assert re.search("delete|orders_changes", shell(shop, commands))
     assert (shop / "changes.parquet").exists()
 
 
@@ -41,6 +42,13 @@ def test_the_python_prints_what_it_says(
         exec(compile(code, PAGE, "exec"), names)
         printed = capsys.readouterr().out.splitlines()
         assert printed == re.findall(r"(?:^|\)  )# (.+)$", code, re.MULTILINE)
+
+
+def test_the_settings_of_tables_are_accepted(tmp_path: Path) -> None:
+    (said,) = blocks(PAGE, "yaml")
+    path = tmp_path / "mirrorlake.yaml"
+    path.write_text(f"name: a\nroot: b\n{said}")
+    assert set(load(path, {}).mirror.tables) == {"shop.audit", "shop.orders", "shop.ticks"}
 
 
 def test_every_argument_and_reason_is_on_the_page() -> None:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mirrorlake.cli.main import app
+from mirrorlake.config import load
 from mirrorlake.feed.history.settings import HistoryArguments
 from tests.docs.blocks import blocks, said
 from tests.docs.generate import DOCS
@@ -58,6 +59,15 @@ def test_the_python_prints_what_it_says(
     for code in blocks(PAGE, "python"):
         exec(compile(code, PAGE, "exec"), names)
         assert capsys.readouterr().out.splitlines() == said(code)
+
+
+def test_the_settings_make_these_targets(tmp_path: Path) -> None:
+    path, found = tmp_path / "mirrorlake.yaml", set[str]()
+    for said_in_file in blocks(PAGE, "yaml"):
+        path.write_text(f"name: a\nroot: b\n{said_in_file}")
+        found |= {str(one.target) for one in load(path, {}).targets}
+    ends = ("history", "newest", "archive", "change_log")
+    assert found == {f"shop.orders_{end}" for end in ends}
 
 
 def test_every_argument_is_on_the_page() -> None:

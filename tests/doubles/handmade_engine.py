@@ -14,7 +14,7 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.runner import Runner
 from mirrorlake.apply.stages.spread import SpreadSettings
-from mirrorlake.mirror.strategy import PLAIN, Wanted, Way
+from mirrorlake.mirror.strategy import PLAIN, StrategyName, StrategySetting
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema
@@ -40,7 +40,7 @@ class RecordingTables(LogTables):
         before()
         self.vacuumed.append((path, retention))
 
-    def checkpoint(self, path: str, known: Progress, way: Way) -> None:
+    def checkpoint(self, path: str, known: Progress, strategy: StrategyName) -> None:
         self.checkpoints.append(path)
 
 
@@ -71,7 +71,7 @@ def in_process_engine(
         merge=HandmadeMerge(store, reached) if merges else None,
         optimizer=HandmadeOptimizer(runner, committer) if merges else None,
         reached=reached,
-        wanted=Wanted.MERGE if merges else Wanted.AUTO,
+        strategy=StrategySetting.MERGE if merges else StrategySetting.AUTO,
         compaction=compaction,
         spread=SpreadSettings(always=True) if spread else None,
     )

@@ -29,15 +29,15 @@ from mirrorlake.apply.task.merge import (
     FoundRows,
     MergeReport,
     MergeTask,
-    first_look,
-    second_look,
+    first_fold,
+    second_fold,
 )
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import rewrite
 from mirrorlake.delta.write.data_files import removed
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.compaction.optimize import Join, Purge
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome
@@ -98,7 +98,7 @@ class HandmadeMerge:
             return Failed(report.error)
         assert source is not None
         self._reached(CrashPoint.BATCH_WRITTEN)
-        if step.names and (file := altered(self._store, step.files)):
+        if step.names and (file := first_changed(self._store, step.files)):
             return Conflicted(f"{file.name} changed while it was read")
         try:
             before_commit()
@@ -110,10 +110,10 @@ class HandmadeMerge:
         return outcome
 
     def _look(self, batch: OpenBatch, task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
-        report, rows = first_look(task)
+        report, rows = first_fold(task)
         table = HandmadeTable(batch.location)
         if report.needs == COUNT:
-            return first_look(replace(task, deleted=len(table.rows())))
+            return first_fold(replace(task, deleted=len(table.rows())))
         if report.needs != KEYS:
             return report, rows
         assert rows is not None
@@ -124,7 +124,7 @@ class HandmadeMerge:
         there = [(number, row) for number, row in found if number is not None]
         whole = _shape(batch).arrow(row for _number, row in there) if report.whole else None
         codes = np.array([number for number, _row in there], np.int64)
-        return second_look(task, FoundRows(codes, whole))
+        return second_fold(task, FoundRows(codes, whole))
 
     def _committed(self, batch: OpenBatch, source: pa.Table, report: MergeReport) -> Outcome:
         acted = _acted(source, batch)
@@ -191,12 +191,14 @@ def _rewritten(
         left, changed = merged(shape.indexes, changes, rows, truncate=truncate)
         if changed:
             actions.append({"remove": removed(add)})
-            actions += rewrite.written(table.path, schema, shape.arrow(left), list(shape.key))
+            actions += rewrite.write_data_files(
+                table.path, schema, shape.arrow(left), list(shape.key)
+            )
             images += changed
-    actions += rewrite.written(table.path, schema, shape.arrow(new), list(shape.key))
+    actions += rewrite.write_data_files(table.path, schema, shape.arrow(new), list(shape.key))
     told = shape.arrow(row for _kind, row in images)
     kinds = pa.array([kind for kind, _row in images], pa.string())
-    return actions + (rewrite.told(table.path, told, kinds, schema) if images else [])
+    return actions + (rewrite.write_changes(table.path, told, kinds, schema) if images else [])
 
 
 def _acted(source: pa.Table, batch: OpenBatch) -> list[Acted]:

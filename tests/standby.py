@@ -1,0 +1,74 @@
+"""A standby of an embedded server, which can take over from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import psycopg
+
+from mirrorlake.demo.server import EmbeddedServer
+
+PATIENCE = 120.0
+SLOT = "standby1"
+
+
+class Standby(EmbeddedServer):
+    """Made by `pg_basebackup`, and connected through a physical slot of the primary."""
+
+    def __init__(self, primary: EmbeddedServer, settings: Mapping[str, str]) -> None:
+        self._primary = primary
+        conninfo = f"host={primary.folder} user=postgres password={primary.password}"
+        follows = {
+            "primary_conninfo": f"{conninfo} dbname=postgres",
+            "primary_slot_name": SLOT,
+            "hot_standby_feedback": "on",
+            "wal_receiver_status_interval": "1",
+        }
+        super().__init__(primary.version, {**settings, **follows}, install=primary._install)
+        self.password = primary.password
+
+    def _make(self) -> None:
+        data = str(self.folder / "data")
+        self._run(
+            "pg_basebackup", "-d", self._primary.url, "-D", data, "-X", "stream", "-c", "fast"
+        )
+        (self.folder / "data" / "standby.signal").touch()
+
+    def promote(self) -> None:
+        with psycopg.connect(self.url, autocommit=True) as sql:
+            assert sql.execute("select pg_promote()").fetchone() == (True,)
+
+
+@contextmanager
+def pair(version: int, primary: Mapping[str, str]) -> Iterator[tuple[EmbeddedServer, Standby]]:
+    """A primary with settings of its own, and its standby."""
+    copies = {"sync_replication_slots": "on"} if version >= 17 else {}
+    with EmbeddedServer(version, {"wal_sender_timeout": "2s", **primary}) as first:
+        with psycopg.connect(first.url, autocommit=True) as sql:
+            sql.execute("select pg_create_physical_replication_slot(%s)", [SLOT])
+        with Standby(first, copies) as second:
+            yield first, second
+
+
+def either(first: EmbeddedServer, second: EmbeddedServer) -> str:
+    """The URL of whichever of the two takes writes."""
+    hosts = f"{first.folder},{second.folder}"
+    user = f"postgres:{first.password}"
+    return f"postgresql://{user}@/postgres?host={hosts}&target_session_attrs=read-write"
+
+
+def wait_for(
+    server: EmbeddedServer,
+    query: str,
+    *values: object,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Until a query of the server returns true."""
+    until = time.monotonic() + PATIENCE
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        while sql.execute(query, values).fetchone() != (True,):
+            assert time.monotonic() < until, query
+            meanwhile()
+            time.sleep(0.05)
