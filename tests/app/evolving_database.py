@@ -28,6 +28,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import is_wider
 from mirrorlake.sources.postgresql.source import PostgresSource
+from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
 from tests.conftest import Database
@@ -62,6 +63,7 @@ class EvolvingDatabase:
     load: tuple[str, ...] | None = None
     ignores: bool = False
     drops: bool = False
+    selected: tuple[str, ...] = ("*.*",)
     number: int = 0
     reader: HandmadeReader = field(init=False)
 
@@ -95,7 +97,10 @@ class EvolvingDatabase:
             load_joining=self.load is None,
         )
         name = f"evolving_{self.database.name}_{self.number}"
-        source = PostgresSource(self.database.settings(slot=name, publication=name))
+        selection = Selection(tables=self.selected)
+        source = PostgresSource(
+            self.database.settings(slot=name, publication=name, selection=selection)
+        )
         return landing_capture(
             source,
             self.store,

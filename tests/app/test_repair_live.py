@@ -243,3 +243,23 @@ def test_nothing_is_repaired_that_is_right(evolving: EvolvingDatabase) -> None:
     assert repaired(evolving, dry=True).sentences() == [
         "There is nothing to repair: the source still has every change."
     ]
+
+
+@pytest.mark.full
+def test_a_table_that_was_taken_out_of_the_publication_is_published_again(
+    database: Database, store: LocalStore
+) -> None:
+    """It was not selected, and PostgreSQL would have rejected its updates."""
+    evolving = EvolvingDatabase(database, store)
+    evolving.begin(*TABLES)
+    evolving.selected = ("*.*", "!public.apples")
+    evolving.run("alter table apples drop constraint apples_pkey")
+    evolving.capture()
+    evolving.run(LOST, "alter table apples add primary key (id)")
+    evolving.selected = ("*.*",)
+    evolving.capture()
+    assert repaired(evolving, "public.apples").is_needed
+    evolving.run(LATER)
+    evolving.capture()
+    evolving.apply()
+    check(evolving)

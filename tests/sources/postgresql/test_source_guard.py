@@ -20,10 +20,12 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import CheckSeverity
 from mirrorlake.sources.postgresql import connect
 from mirrorlake.sources.postgresql.source import PostgresSource
+from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
 from tests.conformance.scene import loaded, until
 from tests.conftest import Database
+from tests.profiles import some
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -108,10 +110,12 @@ def test_a_table_that_is_added_gives_way_and_is_told(
 
 
 @contextmanager
-def running(database: Database, store: LocalStore) -> Iterator[None]:
+def running(
+    database: Database, store: LocalStore, selection: Selection | None = None
+) -> Iterator[None]:
     stop = threading.Event()
     capture = landing_capture(
-        PostgresSource(database.settings()),
+        PostgresSource(database.settings(selection=selection or Selection())),
         store,
         CaptureSettings(load_workers=1),
         WallClock(),
@@ -159,6 +163,49 @@ def test_an_update_is_not_rejected_after_its_key_was_dropped_while_capture_runs(
     ((name, stopped),) = records.stopped().items()
     assert name == "public.parts"
     assert "does not have the key as its replica identity" in stopped["message"]
+
+
+ATTACHED = """
+    alter table apples drop constraint apples_pkey, add primary key (id, note),
+    replica identity nothing; alter table whole attach partition apples default
+"""
+KEYLESS = "alter table apples drop constraint apples_pkey"
+REJECTED = {
+    "no longer selected": (("*.*", "!public.apples"), {}, KEYLESS),
+    "made a partition": (("*.*",), {}, ATTACHED),
+    "its row condition": (
+        ("*.*",),
+        {"public.apples": "id > 0"},
+        f"{KEYLESS}, add primary key (note)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", some(list(REJECTED), 1))
+def test_an_update_is_not_rejected_of_a_table_that_is_not_followed(
+    database: Database, store: LocalStore, what: str
+) -> None:
+    tables, rows, altered = REJECTED[what]
+    whole = "create table whole (id int not null, note text not null) partition by list (id)"
+    database.execute(*TABLES, "alter table apples alter note set not null", whole)
+    with running(database, store, Selection(rows=rows)):
+        pass  # all are published
+
+    def updated() -> bool:
+        try:
+            database.execute("update apples set note = note || 'y'")
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            return False
+        except psycopg.errors.InvalidColumnReference:  # of the condition
+            return False
+        return True
+
+    with running(database, store, Selection(tables=tables, rows=rows)):
+        assert updated()
+        database.execute(altered)
+        until(updated)
+    published = f"select tablename from pg_publication_tables where pubname = 'pub_{database.name}'"
+    assert "apples" not in {name for (name,) in database.sql.execute(published)}
 
 
 def test_no_update_is_rejected_with_the_event_trigger_of_the_page(captured: Captured) -> None:

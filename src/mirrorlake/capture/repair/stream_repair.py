@@ -3,7 +3,7 @@
 The repair of a stream gives it a new start (`log_start.py`). That of a table, in this order, so
 that it is never streamed without being compared:
 
-    backfill requested → what it is known by recorded → no longer stopped
+    published again → backfill requested → what it is known by recorded → no longer stopped
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import SourceGap, UsageError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.table import SourceTable
 
@@ -166,6 +167,7 @@ class StreamRepair:
 
     def _repair_tables(self, repair: Repair) -> None:
         jobs, stopped = BackfillRecords(self._records), self._records.stopped()
+        self._publish(repair.compared.tables)
         now = {table.table: table for table in self._source.discover()}
         for name in repair.compared.tables:
             reason = f"its changes were not captured for some time: {stopped[str(name)]['message']}"
@@ -174,6 +176,12 @@ class StreamRepair:
         self._records.know({name: now[name].known for name in repair.compared.tables})
         for name in repair.compared.tables:
             self._records.go_on(str(name))
+
+    def _publish(self, names: Sequence[TableId]) -> None:
+        """Let the source stream the tables again, where it does not. Raises PrerequisiteMissing."""
+        if self._source.objects is not None:
+            found = {table.table: table for table in self._source.discover()}
+            self._source.objects.include([found[name] for name in names])
 
     def _record(self) -> StreamRecord:
         """The stream. Raises UsageError where nothing can be repaired."""

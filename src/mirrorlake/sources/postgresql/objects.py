@@ -10,7 +10,7 @@ from mirrorlake.errors import PrerequisiteMissing, printable
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, RetainedLog
-from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.connect import Connection, patiently, translated
 from mirrorlake.sources.postgresql.decoder import NotedIn
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
@@ -112,7 +112,7 @@ class PostgresObjects:
 
     def rejects_changes(self) -> bool:
         with translated():
-            return publication.rejects_changes(self._sql(), self._settings)
+            return rejected.rejects_changes(self._sql(), self._settings)
 
     def retained(self) -> RetainedLog | None:
         with translated():

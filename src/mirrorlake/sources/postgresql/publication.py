@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql.connect import Connection, is_found
+from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -171,7 +170,7 @@ def follow_keys(
         )
         try:
             with connection.transaction():
-                _alter(connection, other, "drop table only", table)
+                take_out(connection, other, table.in_source)
                 _run(connection, add, f"publication {name} cannot be changed")
                 _check_conditions(connection, settings.publication)
         except psycopg.errors.LockNotAvailable:
@@ -196,45 +195,18 @@ def exclude(
     for table in tables:
         if table.in_source in state.tables:
             try:
-                _alter(connection, state.name, "drop table only", table)
+                take_out(connection, state.name, table.in_source)
             except psycopg.errors.LockNotAvailable:
                 is_done = False
     return is_done
 
 
-def _alter(connection: Connection, name: str, what: LiteralString, table: SourceTable) -> None:
-    statement = sql.SQL("alter publication {} " + what + " {}").format(
-        sql.Identifier(name), sql.Identifier(table.in_source.schema, table.in_source.name)
+def take_out(connection: Connection, name: str, table: TableId) -> None:
+    """Take one table out of a publication. Raises psycopg.errors.LockNotAvailable."""
+    statement = sql.SQL("alter publication {} drop table only {}").format(
+        sql.Identifier(name), sql.Identifier(table.schema, table.name)
     )
     connection.execute(statement)
-
-
-# As PostgreSQL decides whether it rejects an update of a published table: a partition has an
-# identity of its own.
-_WITHOUT_IDENTITY = """
-with recursive tree(oid) as (
-    select r.prrelid
-    from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
-    where p.pubname = $1 and (p.pubupdate or p.pubdelete)
-    union all
-    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
-    join pg_inherits i on i.inhparent = t.oid)
-select from tree t join pg_class l on l.oid = t.oid and l.relkind = 'r'
-where l.relreplident <> 'f' and not exists (
-    select from pg_index i where i.indrelid = l.oid and i.indimmediate and i.indisvalid
-    and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end)
-limit 1
-"""
-
-
-def rejects_changes(connection: Connection, settings: PostgresSettings) -> bool:
-    """Whether a table in the publication of updates, which is ours, has no replica identity: its
-    own users cannot update it."""
-    name = settings.publication
-    if not is_found(connection, _WITHOUT_IDENTITY, name):
-        return False
-    state = state_of(connection, name)
-    return state is not None and is_ours(state, settings)
 
 
 CORRECTED = {14: 18, 15: 13, 16: 9, 17: 5}

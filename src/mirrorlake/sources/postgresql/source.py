@@ -23,7 +23,7 @@ from mirrorlake.errors import (
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import ALTERED, DIFFERS, LINEAGE, REPAIR, CheckResult, CheckSeverity
-from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
@@ -232,7 +232,8 @@ class PostgresSource:
             as_now = [now.get(table.table, table) for table in tables]
             if not publication.follow_keys(self._sql(), self._settings, list(now.values())):
                 as_now = list(tables)  # published as before, until the next attempt
-            findings = list(server_checks.watch(self._sql(), self._settings, as_now))
+            findings = list(rejected.take_out(self._sql(), self._settings, list(now.values())))
+            findings += server_checks.watch(self._sql(), self._settings, as_now)
             findings += table_checks.changed(tables, now)
             if self._recognition:
                 findings += [

@@ -1,0 +1,88 @@
+"""Changes that PostgreSQL rejects to the users of a table because we publish it.
+
+A table that is published with updates needs a replica identity, which contains the columns of its
+row condition. It may lose that at any time, also when it is not selected any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import psycopg
+
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql.connect import Connection, is_found
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
+
+# As PostgreSQL decides whether it rejects an update of a published table: a partition has an
+# identity of its own.
+_REJECTED = """
+with recursive tree(root, oid) as (
+    select r.prrelid, r.prrelid
+    from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+    where p.pubname = {name} and (p.pubupdate or p.pubdelete)
+    union all
+    select t.root, i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid)
+select n.nspname::text, c.relname::text
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid in (
+    select t.root from tree t join pg_class l on l.oid = t.oid and l.relkind = 'r'
+    where l.relreplident <> 'f' and not exists (
+        select from pg_index i where i.indrelid = l.oid and i.indimmediate and i.indisvalid
+        and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end))
+or c.relreplident <> 'f' and exists (
+    select from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+    join pg_depend d on d.classid = 'pg_publication_rel'::regclass and d.objid = r.oid
+    where p.pubname = {name} and p.pubupdate and r.prrelid = c.oid
+    and d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid and d.refobjsubid > 0
+    and not exists (
+        select from pg_index i, unnest(i.indkey) with ordinality k(number, place)
+        where i.indrelid = c.oid and k.number = d.refobjsubid and k.place <= i.indnkeyatts
+        and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end))
+"""
+
+
+def rejects_changes(connection: Connection, settings: PostgresSettings) -> bool:
+    """Whether PostgreSQL rejects updates of a table for our publication of updates. Gives a stalled
+    connection up."""
+    name = settings.publication
+    if not is_found(connection, _REJECTED.format(name="$1"), name):
+        return False
+    state = publication.state_of(connection, name)
+    return state is not None and publication.is_ours(state, settings)
+
+
+def take_out(
+    connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
+) -> Iterator[CheckResult]:
+    """Take the tables out of our publication of which updates are rejected, and tell it. One that
+    is locked by others waits for the next call.
+
+    selected: as they are now. What goes to the publication of inserts is left to `follow_keys`.
+    """
+    if not rejects_changes(connection, settings):
+        return
+    moving = {table.in_source for table in selected if table.append_only}
+    taken = {table.in_source for table in selected} - moving
+    name = settings.publication
+    for schema, table in connection.execute(_REJECTED.format(name="%(name)s"), {"name": name}):
+        found = TableId(schema, table)
+        if found in moving:
+            continue
+        try:
+            publication.take_out(connection, name, found)
+        except psycopg.errors.LockNotAvailable:
+            continue
+        yield CheckResult(
+            "publication",
+            CheckSeverity.WARNING,
+            f"{found} was taken out of publication {name}, for which PostgreSQL rejected updates "
+            "of it: its replica identity is missing, or lacks a column of its row condition",
+            f"Run `mirrorlake repair {found}` when it has one again."
+            if found in taken
+            else f"It is not selected. If you select it again, run `mirrorlake repair {found}`.",
+        )
