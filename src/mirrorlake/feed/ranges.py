@@ -188,7 +188,7 @@ class _Planner:
         """The versions of a range that cannot be read, and runs of those that can."""
         if first > last:
             return [], []
-        kept = max(first, self._history.oldest)
+        kept = self._history.readable_from(first)
         if kept <= last and self._history.time(kept) < self._fresh_since:
             kept = max(kept, self._history.first_at(self._fresh_since))
         gaps: list[FeedGap] = []

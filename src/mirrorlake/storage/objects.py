@@ -13,6 +13,7 @@ writer recognizes its own object.
 from __future__ import annotations
 
 import errno
+import itertools
 import re
 import tempfile
 import threading
@@ -108,6 +109,22 @@ class ObjectStore:
             after = self._grow(tree, after)
             if after is None:
                 return tree.listings()
+
+    def names_between(self, folder: str, first: str, end: str) -> Sequence[str] | None:
+        """The names of the objects in a folder from `first` up to before `end`, ascending; None if
+        a listing of the storage cannot start within a folder."""
+        if not self._starts_after:
+            return None
+        prefix, found = _key(folder), []
+        with _in_bucket(folder):
+            pages = self._client.list(prefix, offset=f"{prefix}/{first}", chunk_size=PAGE)
+            for meta in itertools.chain.from_iterable(pages):
+                name = meta["path"].removeprefix(f"{prefix}/")
+                if name >= end:
+                    break
+                if "/" not in name:
+                    found.append(name)
+        return found
 
     def _grow(self, tree: Tree, after: str | None) -> str | None:
         """Read the keys after `after`. Returns the end of a folder if it is cheaper to skip the

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.checkpoint import LAST, UnsupportedLog, write
+from mirrorlake.delta.log.checkpoint import UnsupportedLog, write
+from mirrorlake.delta.log.names import LAST
 from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import (
     Action,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrorlake import FeedError, FeedTargetError, TargetReport, UsageError, history, replay
-from mirrorlake.delta.log import checkpoint
+from mirrorlake.delta.log.names import LAST
 from mirrorlake.delta.write.rewrite import rewrite, write_data_files
 from mirrorlake.feed.targets.target import TargetTable
 from mirrorlake.model import types
@@ -525,7 +525,7 @@ def test_many_small_commits_leave_few_files_and_checkpoints(tmp_path: Path) -> N
     assert len(stored_rows(target)) == 55
     log = HandmadeTable(target).log
     assert len(log.snapshot().files) <= 32
-    assert (target / "_delta_log" / checkpoint.LAST).exists()
+    assert (target / "_delta_log" / LAST).exists()
     assert [r.commits for r in reports] == [1] * 55
     assert stored_rows(target) == built(table)
 

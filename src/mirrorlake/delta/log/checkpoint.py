@@ -25,13 +25,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.names import LAST, whole_checkpoint
 from mirrorlake.delta.log.retention import FILES, RetentionTimes, parse_interval
 from mirrorlake.delta.log.table_log import Action, TableLog, file_id
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 
-LAST = "_last_checkpoint"
 _UNSUPPORTED_PROPERTIES = frozenset(
     {
         "delta.setTransactionRetentionDuration",
@@ -341,7 +341,7 @@ def _table_properties(rows: pa.Table) -> dict[str, str]:
 
 def _publish(log: Path, version: int, rows: pa.Table, reached: CrashHook) -> None:
     """Write the checkpoint, then `_last_checkpoint`. An existing checkpoint is not replaced."""
-    content, folder, name = io.BytesIO(), LocalStore(log), f"{version:020d}.checkpoint.parquet"
+    content, folder, name = io.BytesIO(), LocalStore(log), whole_checkpoint(version)
     pq.write_table(
         rows, content, compression="snappy", store_schema=False, write_page_checksum=True
     )

@@ -7,12 +7,14 @@ parallel.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from mirrorlake.delta.log.names import commit, whole_checkpoint
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import addressed, is_url
 
@@ -23,12 +25,38 @@ FOLDER = "_delta_log"
 READERS = 16
 """Parallel requests for the commits of one table."""
 
+_AFTER_VERSIONS = ":"
+"""Sorts after the names of all commits and checkpoints, which begin with digits."""
+
+
+def _growing() -> Iterator[int]:
+    yield from range(1, 257)
+    distance = 256
+    while distance < 10_000_000:
+        distance += distance // 8
+        yield distance
+
+
+_BEYOND = tuple(_growing())
+"""Distances from the first missing commit at which a later one is searched for: a gap of up to 256
+commits is found, and a longer one if at least an eighth as many commits follow."""
+
 
 class LogFiles(Protocol):
     """The folder of a log. Names are relative to it; every method may raise OSError."""
 
     def names(self) -> list[str]:
         """The names of the files in the folder itself, in no order; empty if it does not exist."""
+        ...
+
+    def names_between(self, first: int, last: int) -> Sequence[str] | None:
+        """The names of the commits of these versions, and of checkpoints among them; None if the
+        folder can only be listed as a whole."""
+        ...
+
+    def names_from(self, first: int, most: int) -> Sequence[str] | None:
+        """The names of the commits of version `first` and all later ones; None if the folder has to
+        be listed as a whole, because there are more than `most` or a commit between is missing."""
         ...
 
     def identity(self, name: str) -> object | None:
@@ -66,6 +94,25 @@ class _LocalLogFiles:
         except FileNotFoundError:
             return []
 
+    def names_between(self, first: int, last: int) -> list[str]:
+        """Checkpoints in several files, and those with an id in their name, are not found."""
+        versions = range(max(first, 0), last + 1)
+        names = itertools.chain.from_iterable((commit(v), whole_checkpoint(v)) for v in versions)
+        return [name for name in names if self._has(name)]
+
+    def names_from(self, first: int, most: int) -> Sequence[str] | None:
+        found: list[str] = []
+        while self._has(name := commit(first + len(found))):
+            found.append(name)
+            if len(found) > most:
+                return None
+        end = first + len(found)
+        is_cut = any(self._has(commit(end + distance)) for distance in _BEYOND)
+        return None if is_cut else found
+
+    def _has(self, name: str) -> bool:
+        return os.access(f"{self._folder}/{name}", os.F_OK)
+
     def identity(self, name: str) -> object | None:
         try:
             facts = os.stat(f"{self._folder}/{name}")  # noqa: PTH116  (as texts)
@@ -89,6 +136,12 @@ class _ObjectLogFiles:
 
     def names(self) -> list[str]:
         return [entry.name for entry in self._store.list(self._folder).files]
+
+    def names_between(self, first: int, last: int) -> Sequence[str] | None:
+        return self._store.names_between(self._folder, f"{max(first, 0):020d}", f"{last:020d}.~")
+
+    def names_from(self, first: int, most: int) -> Sequence[str] | None:  # noqa: ARG002
+        return self._store.names_between(self._folder, f"{first:020d}", _AFTER_VERSIONS)
 
     def identity(self, name: str) -> object | None:
         found = self._store.entry(f"{self._folder}/{name}")

@@ -8,9 +8,8 @@ module only reads.
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,12 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER, log_files
+from mirrorlake.delta.log.names import (
+    LAST,
+    commit,
+    named_checkpoint,
+    newest_checkpoint,
+    versions_in,
+)
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 
-_CHECKPOINT = re.compile(
-    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
-)
 _TYPED = ("add.stats_parsed.", "add.partitionValues_parsed.")
 
 _KINDS = frozenset(
@@ -48,6 +51,15 @@ APPLICATION = "mirrorlake/"
 
 LOOK_BACK = 1_000
 """Maximum number of commits that are read to find the last batch."""
+
+LONG = 1_000
+"""Versions from which on a log is not listed as a whole if a part of it is enough."""
+
+MANY = 1_000
+"""Number of commits from which on they are listed, and not searched for one by one."""
+
+NEAR = 128
+"""Number of versions among which the checkpoint before a version is searched for first."""
 
 Action = dict[str, Any]
 
@@ -96,11 +108,16 @@ class TableSnapshot:
 class TableLog:
     """The log of the table at `path`, a folder or a URL; caches the newest snapshot.
 
-    options: how to access a URL.
+    options: how to access a URL. for_feed: for a reader of the feed, which needs neither the
+    batches nor the older commits: a long log is read from the checkpoint that `_last_checkpoint`
+    names, without listing all of it, and `commits` and `recorded_in` of its snapshot may be
+    incomplete.
     """
 
-    def __init__(self, path: str | Path, options: ObjectOptions | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: str | Path, options: ObjectOptions | None = None, *, for_feed: bool = False
+    ) -> None:
+        self.path, self._for_feed = path, for_feed
         self._folder = f"{path}/{FOLDER}"
         self._files = log_files(path, options)
         self._snapshot = TableSnapshot()
@@ -148,7 +165,7 @@ class TableLog:
 
     def commit_file(self, version: int) -> Path:
         """The path of a commit of a local table."""
-        return Path(self._folder, _commit(version))
+        return Path(self._folder, commit(version))
 
     def has(self, version: int) -> bool:
         """Whether there is a commit of this version."""
@@ -157,21 +174,36 @@ class TableLog:
     def identity(self, version: int) -> object | None:
         """The identity of the commit of this version, which differs if the table was replaced; None
         if there is no such commit."""
-        return self._files.identity(_commit(version))
+        return self._files.identity(commit(version))
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit. Raises FileNotFoundError."""
-        name = _commit(version)
+        name = commit(version)
         return self._json_actions(name, self._files.read(name))
 
     def versions(self) -> list[int]:
         """The versions of the commits in the log, ascending."""
-        return _versions(self._files.names())
+        return versions_in(self._files.names())
+
+    def has_all(self, first: int, last: int) -> bool:
+        """Whether the commits of a few versions of a long log are all there, without listing the
+        others; False if that is not known."""
+        if first < LONG or not 0 <= last - first < MANY:
+            return False
+        names = self._files.names_between(first, last)
+        return names is not None and versions_in(names) == list(range(first, last + 1))
 
     def metadata_at(self, version: int) -> Action:
         """The metaData action of a version. Raises FileNotFoundError or BrokenLog if the log no
         longer has it."""
-        checkpoint = _newest_checkpoint(self._files.names(), version)
+        if version >= LONG:
+            near = self._files.names_between(version - NEAR, version)
+            if near and (checkpoint := newest_checkpoint(near, version)):
+                with suppress(FileNotFoundError, BrokenLog):
+                    return self._metadata_since(checkpoint, version)
+        return self._metadata_since(newest_checkpoint(self._files.names(), version), version)
+
+    def _metadata_since(self, checkpoint: tuple[int, list[str]] | None, version: int) -> Action:
         start, parts = checkpoint or (-1, [])
         for older in range(version, start, -1):
             if found := [action for action in self.actions(older) if action.get("metaData")]:
@@ -186,7 +218,7 @@ class TableLog:
         """The snapshot of a version. Raises FileNotFoundError or BrokenLog if the log no longer
         has it."""
         snapshot = TableSnapshot()
-        checkpoint = _newest_checkpoint(self._files.names(), version)
+        checkpoint = newest_checkpoint(self._files.names(), version)
         if checkpoint is not None:
             for part in checkpoint[1]:
                 replay(snapshot, self._checkpoint_actions(part), checkpoint[0])
@@ -199,9 +231,9 @@ class TableLog:
         newest version (-1 if there is none). Raises BrokenLog if a commit between them is
         missing."""
         names = self._files.names()
-        checkpoint = _newest_checkpoint(names)
+        checkpoint = newest_checkpoint(names)
         start = checkpoint[0] if checkpoint else -1
-        versions = [version for version in _versions(names) if version > start]
+        versions = [version for version in versions_in(names) if version > start]
         self._check_whole(versions, start)
         return checkpoint, versions[-1] if versions else start
 
@@ -222,23 +254,53 @@ class TableLog:
         return self.identity(self._snapshot.version)
 
     def _load(self) -> TableSnapshot:
-        snapshot, names = TableSnapshot(), self._files.names()
-        checkpoint = _newest_checkpoint(names)
+        if self._for_feed and (newest := self._newest_part()):
+            # Whatever is wrong with a part is reported as the whole log shows it.
+            with suppress(FileNotFoundError, BrokenLog):
+                return self._load_part(*newest)
+        names = self._files.names()
+        snapshot = self._load_part(newest_checkpoint(names), versions_in(names))
+        if not self._for_feed:
+            self._look_back(snapshot, versions_in(names))
+        return snapshot
+
+    def _newest_part(self) -> tuple[tuple[int, list[str]], list[int]] | None:
+        """The checkpoint that `_last_checkpoint` names and the versions from it on; None if the log
+        is short or only a listing of all of it tells.
+
+        The commit of the checkpoint must exist: a log is cleaned from its beginning, so that later
+        commits were not removed either, even if the name of the checkpoint is not up to date.
+        """
+        try:
+            named = named_checkpoint(self._files.read(LAST))
+        except OSError:
+            return None
+        if named is None or named[0] < LONG:
+            return None
+        version, parts = named
+        names = self._files.names_from(version, MANY) or []
+        versions, newest = versions_in(names), newest_checkpoint({*names, *parts})
+        return (newest, versions) if newest and versions[:1] == [version] else None
+
+    def _load_part(
+        self, checkpoint: tuple[int, list[str]] | None, versions: Sequence[int]
+    ) -> TableSnapshot:
+        """The snapshot of a checkpoint and the commits after it."""
+        snapshot = TableSnapshot()
         if checkpoint is not None:
             version, parts = checkpoint
             for part in parts:
                 replay(snapshot, self._checkpoint_actions(part), version, from_checkpoint=True)
             snapshot.version = version
-        versions = [v for v in _versions(names) if v > snapshot.version]
+        versions = [version for version in versions if version > snapshot.version]
         self._check_whole(versions, snapshot.version)
-        commits = [_commit(version) for version in versions]
+        commits = [commit(version) for version in versions]
         for name, version, content in zip(
             commits, versions, self._files.reads(commits), strict=True
         ):
             replay(snapshot, self._json_actions(name, content), version)
         if snapshot.exists and not snapshot.metadata:
             raise BrokenLog(f"no commit in {self._folder} contains the columns of the table")
-        self._look_back(snapshot, _versions(names))
         return snapshot
 
     def _look_back(self, snapshot: TableSnapshot, versions: list[int]) -> None:
@@ -293,40 +355,6 @@ class TableLog:
             else:
                 raise
             raise BrokenLog(f"{self._folder}/{name} is damaged: {what}") from error
-
-
-def _commit(version: int) -> str:
-    return f"{version:020d}.json"
-
-
-def _versions(names: Iterable[str]) -> list[int]:
-    """The versions of the commits among file names, ascending."""
-    # Without a pattern: a log may have hundreds of thousands of commits.
-    return sorted(
-        int(name[:20])
-        for name in names
-        if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()
-    )
-
-
-def _newest_checkpoint(
-    names: Iterable[str], upto: int = sys.maxsize
-) -> tuple[int, list[str]] | None:
-    """The version of the newest complete checkpoint up to a version, and the names of its parts;
-    None if there is none."""
-    found: dict[tuple[int, int], list[str]] = {}
-    for name in names:
-        if ".checkpoint." not in name:
-            continue
-        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= upto:
-            found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
-    # An incomplete checkpoint with another number of parts may exist beside a complete one.
-    whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
-    if not whole:
-        return None
-    version = max(version for version, _count in whole)
-    count = min(count for at, count in whole if at == version)
-    return version, sorted(found[version, count])[:count]
 
 
 def replay(

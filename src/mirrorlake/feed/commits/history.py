@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch
@@ -47,14 +47,23 @@ class CommitHistory:
         self.latest, self._metadata = snapshot.version, snapshot.metadata
         self._properties = snapshot.properties
         self.table_id = str(snapshot.metadata.get("id", ""))
-        versions = unbroken([v for v in log.versions() if v <= self.latest])
-        is_whole = versions and versions[-1] == self.latest
-        self.oldest = versions[0] if is_whole else self.latest + 1
         self._log, self.actions, self._positions = (
             log,
             lru_cache(REMEMBERED)(log.actions),
             positions,
         )
+
+    @cached_property
+    def oldest(self) -> int:
+        """The version since which the log has every commit; `latest` + 1 for none. It takes a
+        listing of the whole log, and is therefore found when it is first needed."""
+        versions = unbroken([v for v in self._log.versions() if v <= self.latest])
+        is_whole = versions and versions[-1] == self.latest
+        return versions[0] if is_whole else self.latest + 1
+
+    def readable_from(self, version: int) -> int:
+        """The first version, from this one on, since which the log has every commit."""
+        return version if self._log.has_all(version, self.latest) else max(version, self.oldest)
 
     def schema(self) -> TableSchema:
         """The columns of the latest version. Raises UnknownColumnType."""

@@ -1,0 +1,74 @@
+"""The names of the files of a log: its commits and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+
+LAST = "_last_checkpoint"
+"""Names the newest checkpoint, or an older one after a crash."""
+
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
+)
+
+
+def commit(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def whole_checkpoint(version: int) -> str:
+    """The name of a checkpoint in one file."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def versions_in(names: Iterable[str]) -> list[int]:
+    """The versions of the commits among file names, ascending."""
+    # Without a pattern: a log may have hundreds of thousands of commits.
+    return sorted(
+        int(name[:20])
+        for name in names
+        if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()
+    )
+
+
+def newest_checkpoint(
+    names: Iterable[str], upto: int = sys.maxsize
+) -> tuple[int, list[str]] | None:
+    """The version of the newest complete checkpoint up to a version, and the names of its parts;
+    None if there is none."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if ".checkpoint." not in name:
+            continue
+        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= upto:
+            found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
+    # An incomplete checkpoint with another number of parts may exist beside a complete one.
+    whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
+    if not whole:
+        return None
+    version = max(version for version, _count in whole)
+    count = min(count for at, count in whole if at == version)
+    return version, sorted(found[version, count])[:count]
+
+
+def named_checkpoint(content: bytes) -> tuple[int, list[str]] | None:
+    """The checkpoint that the content of `_last_checkpoint` names, as `newest_checkpoint` returns
+    it; None if the content is damaged. The files need not exist."""
+    try:
+        said = json.loads(content)
+        version, parts = int(said["version"]), said.get("parts")
+        if said.get("v2Checkpoint"):
+            names = [str(said["v2Checkpoint"]["path"])]
+        elif parts:
+            names = [
+                f"{version:020d}.checkpoint.{part:010d}.{int(parts):010d}.parquet"
+                for part in range(1, int(parts) + 1)
+            ]
+        else:
+            names = [whole_checkpoint(version)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return newest_checkpoint(names)
