@@ -333,6 +333,10 @@ class EventTableError(TableError):
     (ST-263)."""
 
 
+class EventStateDamaged(EventTableError):
+    """What is remembered beside a table that is built from events is missing or unreadable."""
+
+
 class KeyColumnUnknown(EventTableError):
     """No event of a new table has contained the type of its key columns yet."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import deltalake
@@ -97,3 +98,30 @@ def test_what_lies_inside_a_table_that_was_refused_is_never_deleted(
     run("apply", "--once")
     assert run("reset", "sales", "--yes").code == 0
     assert len(rows_of(tmp_path / "lake/Tables/sales/orders")) == 1
+
+
+@pytest.mark.clause("ST-232")
+def test_what_is_remembered_of_a_table_is_repaired(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    put(
+        tmp_path, "a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}), event(2, {"id": 1}, "DELETE")
+    )
+    put(tmp_path, "b.jsonl", event(1, {"id": 1}, table="others"))
+    run("apply", "--once")
+    assert "nothing to repair" in run("repair").error
+    shutil.rmtree(tmp_path / "lake/Files/Mirrorlake/events/tables/public~2Eorders")
+    put(tmp_path, "c.jsonl", event(1, {"id": 1}), event(3, {"id": 3}))
+    stopped = run("apply", "--once")
+    assert stopped.code == 1
+    assert "mirrorlake repair public.orders" in stopped.out + stopped.error
+    (planned,) = run("repair", "--dry-run", "--json").facts()["tables"]
+    assert planned["table"] == "public.orders"
+    assert "it is missing" in planned["damage"]
+    assert run("repair", "public.nothing", "--yes").code == 2
+    assert run("repair", "--yes").code == 0
+    tables = {one["table"]: one for one in run("status", "--json").facts()["tables"]}
+    assert tables["public.orders"]["error"] is None
+    assert tables["public.others"]["version"] == 0
+    assert run("apply", "--once").code == 0
+    rows = rows_of(tmp_path / "lake/Tables/public/orders")
+    assert sorted(row["id"] for row in rows) == [2, 3]

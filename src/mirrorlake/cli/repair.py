@@ -27,17 +27,26 @@ def repair(
     reads all tables again while changes flow. Rows that differ become changes in the feed. With
     table names, only those stopped tables are compared. Stop capture first.
 
+    Of tables of event files, what is remembered of their keys is computed anew where it is damaged,
+    or of the named tables. No row changes. Stop apply first.
+
     \b
     mirrorlake repair
     mirrorlake repair public.orders
     """
+    from mirrorlake.app.events.repair import EventRepair, plan_event_repair
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli import crash
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, say
 
-    mirror, named = Mirror(project(config), reached=crash.reached), tables or []
-    planned = mirror.repair(named, dry_run=True)
+    settings, named = project(config), tables or []
+    mirror = Mirror(settings, reached=crash.reached)
+    planned = (
+        mirror.repair(named, dry_run=True)
+        if settings.events is None
+        else plan_event_repair(settings, named)
+    )
     if as_json:
         print_json(planned.facts())
     for line in planned.sentences():
@@ -46,5 +55,9 @@ def repair(
         return
     if not yes:
         typer.confirm("Continue?", abort=True, err=True)
-    mirror.repair(named)
-    say("Done. The next `mirrorlake run` or `mirrorlake capture` compares the tables.")
+    if isinstance(planned, EventRepair):
+        planned.execute(crash.reached)
+        say("Done. The next `mirrorlake run` or `mirrorlake apply` continues.")
+    else:
+        mirror.repair(named)
+        say("Done. The next `mirrorlake run` or `mirrorlake capture` compares the tables.")

@@ -77,7 +77,7 @@ class EventApplier:
 
     def replay(self) -> ApplyReport:
         """Read the files with dead letters again (ST-254). Raises LeaseHeld, Unavailable."""
-        with self._consuming() as consumer, _storage(self._settings.described):
+        with self._consuming() as consumer, storage_errors(self._settings.described):
             consumer.replay()
         return self.report
 
@@ -159,7 +159,7 @@ class EventApplier:
 
     def _cycle(self, consumer: EventConsumer) -> None:
         self._lease.check()
-        with _storage(self._settings.described):
+        with storage_errors(self._settings.described):
             consumer.cycle()
 
     def _vacuum(self) -> None:
@@ -169,12 +169,12 @@ class EventApplier:
             return
         self._vacuumed = self._clock.now()
         for table in self.report.tables.keys() - self._errors().keys():
-            with _storage(str(table)):
+            with storage_errors(str(table)):
                 LogTables(self._store).vacuum(delta_path(table, None), retention, self._lease.check)
 
 
 @contextmanager
-def _storage(where: str) -> Iterator[None]:
+def storage_errors(where: str) -> Iterator[None]:
     """A storage that does not answer, as an error of ours."""
     try:
         yield

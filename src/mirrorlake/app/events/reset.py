@@ -50,7 +50,7 @@ class EventReset:
             FileJournals(store).delete()
             for table in self.tables:
                 path = delta_path(table, None)
-                if _is_there(store, table):  # what else there is at its path is not ours
+                if is_event_table(store, table):  # what else there is at its path is not ours
                     table_removal.remove(store, path)
                     reached(CrashPoint.RESET_TABLE_DELETED)
                 StateFolder(store, table).delete()
@@ -65,11 +65,11 @@ def plan_event_reset(project: Project, tables: Sequence[str] | None) -> EventRes
     known = {one.table: TableId.parse(one.table) for one in found}
     chosen = [known[name] for name in chosen_of(known, tables)]
     for table in chosen:
-        _is_there(store, table)
+        is_event_table(store, table)
     return EventReset(project, chosen)
 
 
-def _is_there(store: Store, table: TableId) -> bool:
+def is_event_table(store: Store, table: TableId) -> bool:
     """Whether a table of events is at the path of one. Raises UsageError for another table."""
     path = delta_path(table, None)
     try:

@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def event_tables(store: Store, *, is_running: bool) -> list[TableStatus]:
     """One for each table, by name, those that could not be made among them."""
-    known, errors = states(store), _errors(store)
+    known, errors = states(store), stops(store)
     names = {str(table): table for table in known} | {
         name: TableId.parse(name) for name in errors if name not in map(str, known)
     }
@@ -75,7 +75,8 @@ def _moment(milliseconds: int) -> datetime | None:
         return None
 
 
-def _errors(store: Store) -> dict[str, dict[str, Any]]:
+def stops(store: Store) -> dict[str, dict[str, Any]]:
+    """What stops tables, by name."""
     try:
         found = json.loads(store.read(ERRORS))
     except (FileNotFoundError, ValueError):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
+import numpy as np
 import structlog
 
 from mirrorlake.apply.events.file_reader import FileReader, Types
@@ -23,6 +24,7 @@ from mirrorlake.apply.events.journal import (
 )
 from mirrorlake.apply.events.listing import EventFiles, FoundFile, moment_of
 from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, by_table
+from mirrorlake.apply.events.rebuild import StateRebuild
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable, EventTableReport
 from mirrorlake.errors import KeyColumnUnknown, TableError
@@ -87,7 +89,7 @@ class EventConsumer:
     ) -> None:
         self._store, self._settings, self._clock, self._results = store, settings, clock, results
         self._reached, self._check, self._ended = reached, check, ended
-        self._files = EventFiles(source, settings)
+        self._source, self._files = source, EventFiles(source, settings)
         self._journals = FileJournals(store)
         self._journal = self._journals.read()
         self._tables: dict[TableId, EventTable] = {}
@@ -126,6 +128,39 @@ class EventConsumer:
                 self._apply(batch, "")
         return len(files)
 
+    def rebuild(self, table: TableId) -> None:
+        """Compute the state of a table anew, from the files of the retention (`rebuild`). Raises
+        TableError, OSError."""
+        started = self._clock.now()
+        first_day = self._horizon((), started, self._settings.retention)
+        files = list(self._files.list(first_day if self._journal.files else ""))
+
+        def read(state: StateRebuild) -> None:
+            reader = FileReader(
+                self._source,
+                self._settings,
+                lambda other: state.known if other == table else {},
+                self._go_on,
+            )
+            for batch in _batches(files):
+                for parts in reader.parts(batch):
+                    for file, part in zip(batch, parts, strict=True):
+                        self._add(state, table, file, part)
+
+        self._check()
+        self._table(table).rebuild(read)
+
+    def _add(self, state: StateRebuild, table: TableId, file: FoundFile, part: FileEvents) -> None:
+        """Add the events of a file to the state that is computed, without its dead letters, which
+        may be applied later (ST-254)."""
+        known = self._journal.files.get(file.path)
+        is_old = bool(file.minute) and file.minute < self._journal.horizon
+        is_applied = known.etag == file.etag if known else is_old
+        dead = [row for letter in known.letters for row in letter.rows] if known else []
+        for events in part.tables:
+            if events.table == table:
+                state.add(events.only(~np.isin(events.row, dead)), is_applied=is_applied)
+
     def _go_on(self) -> None:
         if self._ended():
             raise _Ended
@@ -135,14 +170,17 @@ class EventConsumer:
         held = self._held.get(file.path)
         return file.etag not in (known and known.etag, held and held.etag)
 
-    def _horizon(self, new: Iterable[FoundFile], started: datetime) -> str:
-        """The first day whose folders are listed from now on: the look-back before the newest
-        folder, or before now, whichever is earlier (ST-178)."""
+    def _horizon(
+        self, new: Iterable[FoundFile], started: datetime, back: timedelta | None = None
+    ) -> str:
+        """The first day whose folders are listed from now on: the look-back, or another time,
+        before the newest folder, or before now, whichever is earlier (ST-178)."""
         minutes = [file.minute for file in self._journal.files.values()]
         minutes += [file.minute for file in new]
         newest = moment_of(max(minutes, default=""))
         try:
-            return day_of(min(started, newest or started) - self._settings.look_back)
+            back = self._settings.look_back if back is None else back
+            return day_of(min(started, newest or started) - back)
         except OverflowError:
             return ""
 

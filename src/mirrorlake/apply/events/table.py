@@ -8,7 +8,7 @@ any point, and the same events may be applied again (ST-223, ST-232).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.columns import (
     check_key,
 )
+from mirrorlake.apply.events.described import known_state
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
+from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.remembered.content import identities
-from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
+from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles, KeyedFiles
 from mirrorlake.apply.events.remembered.merging import IDENTITY
 from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
 from mirrorlake.apply.events.remembered.truncating import truncated
@@ -46,7 +48,12 @@ from mirrorlake.delta.write.compact import compact
 from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
 from mirrorlake.delta.write.rewrite import rewrite
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
-from mirrorlake.errors import EventTableError, KeyColumnUnknown, NestedTables
+from mirrorlake.errors import (
+    EventStateDamaged,
+    EventTableError,
+    KeyColumnUnknown,
+    NestedTables,
+)
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.compaction import small_files
 from mirrorlake.mirror.engine import Counts
@@ -146,7 +153,9 @@ class EventTable:
                 if not attempt:  # another vacuum may have removed files that a newer version lacks
                     continue
                 name = Path(str(error.filename or "")).name
-                raise self._error(f"a file of it, or of its keys, is missing: {name}") from error
+                raise self._error(f"a file of it is missing: {name}") from error
+            except DamagedFiles as error:
+                raise self._damaged(str(error)) from error
             if done is not None:
                 return done
         raise self._error(
@@ -172,17 +181,92 @@ class EventTable:
         before = retention.horizon(loaded.state, self._settings.retention, now)
         if not loaded.snapshot.exists or before - loaded.state.pruned_ms < retention.STEP_MS:
             return
-        with flush.flush_in_background():
-            state = self._folder.add(retention.pruned(loaded.state, self._folder.files, before))
+        try:
+            with flush.flush_in_background():
+                state = retention.pruned(loaded.state, self._folder.files, before)
+        except DamagedFiles as error:
+            raise self._damaged(str(error)) from error
+        self._commit_state(loaded.snapshot, state)
+
+    def damage(self) -> str:
+        """Why the state cannot be used; empty if it can. Reads all of it and changes nothing.
+        Raises TableError when something else is wrong."""
+        try:
+            state = self._read().state
+            for files in merging.files_of(state, self._folder.files):
+                for add in files.files:
+                    files.live(add)
+        except EventStateDamaged as error:
+            return error.what
+        except DamagedFiles as error:
+            return str(error)
+        return ""
+
+    def rebuild(self, read: Callable[[StateRebuild], None]) -> int:
+        """Compute the state anew, in a commit that changes no row (`rebuild`). read: adds the
+        events. Returns the version.
+
+        Raises TableError, OSError. Memory: a file of the table or of the state, or what is added.
+        """
+        snapshot = self._snapshot()
+        if not snapshot.exists:
+            raise self._error("there is no table to rebuild it from")
+        files = list(snapshot.files.values())
+        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
+            workspace.fetch(files)
+            rows = TableRows(workspace.folder, files, parse(snapshot.metadata))
+            number = snapshot.transactions[APPLICATION]
+            before = known_state(self._folder, number, snapshot, self._settings)
+            computed = StateRebuild(self._settings, self._folder.files, rows, before)
+            read(computed)
+            state = computed.done()
+        if not state.rule:
+            raise self._error("no file tells the source of its events", "Set source.system.")
+        if not self._commit_state(snapshot, state):
+            raise self._error("another writer committed to it meanwhile", "Repeat the repair.")
+        self._describe()
+        self._folder.sweep()
+        return snapshot.version + 1
+
+    def _commit_state(self, snapshot: TableSnapshot, state: EventTableState) -> bool:
+        """Commit a state without rows. Returns whether no other writer committed first."""
+        state = self._folder.add(state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [{"txn": {"appId": APPLICATION, "version": state.number}}]
         said = {"mirrorlake_events": state.number}
-        if self._commit(loaded.snapshot.version + 1, actions, "TXN", said):
-            self._folder.discard(state)
+        if not self._commit(snapshot.version + 1, actions, "TXN", said):
+            return False
+        self._folder.discard(state)
+        return True
 
     # -- what there is --------------------------------------------------------------------------
 
     def _load(self) -> _Loaded:
+        if not self._is_swept:
+            self._folder.sweep()
+            self._is_swept = True
+        loaded = self._read()
+        if loaded.snapshot.exists:
+            self._describe()
+        return loaded
+
+    def _read(self) -> _Loaded:
+        snapshot = self._snapshot()
+        if not snapshot.exists:
+            if self._folder.is_described():
+                raise self._error("the table was removed, but not what is remembered of it")
+            self._check_apart()
+            return _Loaded(snapshot, EventTableState())
+        try:
+            state = self._folder.read(snapshot.transactions[APPLICATION])
+        except MALFORMED as error:
+            raise self._damaged(f"it cannot be read: {error}") from error
+        if state is None or state.table_id != snapshot.metadata["id"]:
+            raise self._damaged("it is missing")
+        return _Loaded(snapshot, state)
+
+    def _snapshot(self) -> TableSnapshot:
+        """The table, which is one of events or does not exist."""
         for name in (self.table.schema, self.table.name):
             if len(escaped(name).encode()) > MOST_NAME:
                 raise self._error(
@@ -190,30 +274,15 @@ class EventTable:
                     f"{MOST_NAME}",
                     "Leave the table out of the stream.",
                 )
-        if not self._is_swept:
-            self._folder.sweep()
-            self._is_swept = True
         try:
             snapshot = self._log.snapshot()
         except FileNotFoundError:
-            snapshot = TableSnapshot()
+            return TableSnapshot()
         except BrokenLog as error:
             raise self._error(f"its Delta log cannot be read: {error}") from error
-        number = snapshot.transactions.get(APPLICATION, 0) if snapshot.exists else 0
-        if not snapshot.exists:
-            if self._folder.is_described():
-                raise self._error("the table was removed, but not what is remembered of it")
-            self._check_apart()
-            return _Loaded(snapshot, EventTableState())
-        self._check_table(snapshot, number)
-        try:
-            state = self._folder.read(number)
-        except MALFORMED as error:
-            raise self._error(f"what is remembered of its keys cannot be read: {error}") from error
-        if state is None or state.table_id != snapshot.metadata["id"]:
-            raise self._error("what is remembered of its keys is missing")
-        self._describe()
-        return _Loaded(snapshot, state)
+        if snapshot.exists:
+            self._check_table(snapshot)
+        return snapshot
 
     def _check_apart(self) -> None:
         """Refuse a new table inside another one or around it: `reset` of the outer one would delete
@@ -229,8 +298,8 @@ class EventTable:
                     hint="Set source.dataset_prefix or source.dataset, with another root.",
                 )
 
-    def _check_table(self, snapshot: TableSnapshot, number: int) -> None:
-        if OF_EVENTS not in snapshot.properties or not number:
+    def _check_table(self, snapshot: TableSnapshot) -> None:
+        if OF_EVENTS not in snapshot.properties or not snapshot.transactions.get(APPLICATION):
             raise self._error(
                 "there is another table in its place", "Move that one, or name other tables."
             )
@@ -252,6 +321,14 @@ class EventTable:
     def _error(self, what: str, hint: str = "") -> EventTableError:
         hint = hint or f"Make it anew from the files: mirrorlake reset {self.table}."
         return EventTableError(what, table=str(self.table), hint=hint)
+
+    def _damaged(self, why: str) -> EventStateDamaged:
+        return EventStateDamaged(
+            f"what is remembered of its keys is damaged: {why}",
+            table=str(self.table),
+            hint="Compute it anew from the table and the files that are there: "
+            f"mirrorlake repair {self.table}.",
+        )
 
     # -- what a batch does ----------------------------------------------------------------------
 

@@ -2,7 +2,13 @@
 (ST-180 to ST-234)."""
 
 from mirrorlake.mirror.order.duplicates import first_of_each
-from mirrorlake.mirror.order.records import ORDER, CheckedRecords, change_numbers, records
+from mirrorlake.mirror.order.records import (
+    ORDER,
+    CheckedRecords,
+    change_numbers,
+    records,
+    records_of_rows,
+)
 from mirrorlake.mirror.order.resolution import Resolution, resolve
 from mirrorlake.mirror.order.rollbacks import Completed, complete
 from mirrorlake.mirror.order.rules import RULES, OrderRule
@@ -22,5 +28,6 @@ __all__ = [
     "is_truncated",
     "last_truncations",
     "records",
+    "records_of_rows",
     "resolve",
 ]

@@ -32,6 +32,9 @@ backfill; deletion: whether it is a delete by key; source_ms, read_ms: source an
 read_batch, counter: the parts of its uuid (ST-367); content: a hash of the row, so that not the
 order of arrival decides between events that are equal in everything else."""
 
+ROWS = "~rows"
+"""The log of `records_of_rows`; its name is the last one of all."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
@@ -75,6 +78,29 @@ def records(
     return CheckedRecords(
         pa.table(columns, schema=ORDER), np.asarray(timed & (places.readable | backfill))
     )
+
+
+def records_of_rows(uuid: pa.Array, source_ms: pa.Array, content: np.ndarray) -> pa.Table:
+    """ORDER for rows of a table whose events are unknown: changes in a log of their own. With the
+    changes of other logs they are compared by source time, and are the later ones of equal times.
+
+    uuid: texts; source_ms: int64; content: uint64.
+    """
+    count = len(content)
+    batch, counter = _parts(uuid)
+    false, zeros = pa.array(np.zeros(count, bool)), pa.array(np.zeros(count, np.uint64))
+    columns = [
+        pa.array([ROWS] * count, pa.string()),
+        false,
+        *([zeros] * SECTIONS),
+        false,
+        pc.fill_null(source_ms, 0),
+        zeros.cast(pa.int64()),
+        batch,
+        counter,
+        pa.array(content),
+    ]
+    return pa.table(columns, schema=ORDER)
 
 
 def change_numbers(rule: OrderRule, rows: pa.Table) -> pa.Array:

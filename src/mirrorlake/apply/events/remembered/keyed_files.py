@@ -8,7 +8,8 @@ atomically. Existing files are never modified.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from mirrorlake.model.table import Column, Schema
 
 Adds = tuple[Mapping[str, Any], ...]
 """Add actions, as in Delta."""
+
+
+class DamagedFiles(Exception):
+    """A file is missing or cannot be read; the argument is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ class KeyedFiles:
     def find(self, keys: pa.Table) -> KeyedRows:
         """The rows with one of these distinct keys, given in some of the columns."""
         searched = candidates(self.files, self.schema, keys)
-        found = find_rows(self.folder, searched, self.schema, keys, THREADS)
+        with _reading():
+            found = find_rows(self.folder, searched, self.schema, keys, THREADS)
         return KeyedRows(found, searched)
 
     def put(self, rows: pa.Table, instead_of: KeyedRows | None = None) -> KeyedFiles:
@@ -81,7 +87,8 @@ class KeyedFiles:
 
     def live(self, add: Mapping[str, Any]) -> pa.Table:
         """The rows of one of the files."""
-        return live_rows(self.folder, add, self.schema)
+        with _reading():
+            return live_rows(self.folder, add, self.schema)
 
     def replaced(self, add: Mapping[str, Any], rows: pa.Table) -> KeyedFiles:
         """With these rows in the place of one of the files."""
@@ -96,7 +103,8 @@ class KeyedFiles:
         chosen = small_files.choose(self.files)
         if not chosen:
             return self
-        return self._with(compact(self.folder, chosen, self.schema, self.key))
+        with _reading():
+            return self._with(compact(self.folder, chosen, self.schema, self.key))
 
     def without(
         self,
@@ -122,6 +130,22 @@ class KeyedFiles:
         left = [add for add in self.files if add["path"] not in gone]
         added = [action["add"] for action in actions if "add" in action]
         return replace(self, files=(*left, *added))
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Errors of missing and damaged files as DamagedFiles. Other errors of the system, such as a
+    full disk, have a number."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedFiles(f"{Path(str(error.filename or '')).name} is missing") from error
+    except (pa.ArrowException, ValueError) as error:
+        raise DamagedFiles(str(error)) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise DamagedFiles(str(error)) from error
 
 
 def sweep(folder: Path, used: Collection[str]) -> None:

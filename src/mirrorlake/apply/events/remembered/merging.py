@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
+from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.mirror.order import ORDER, RULES, OrderRule, complete, deletions, resolve
 from mirrorlake.mirror.order.resolution import DECIDES, Resolution
 from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
@@ -62,6 +63,17 @@ def changes_of(folder: Path, key: Sequence[Column], files: Adds) -> KeyedFiles:
     """Changes of Oracle by their row of a transaction (ST-230)."""
     own = [*(Column(name, types.STRING) for name in TRANSACTION), Column(INCOMPLETE, types.BOOLEAN)]
     return KeyedFiles.of(folder, [*key, *_order_columns(), *own], TRANSACTION, files)
+
+
+def files_of(state: EventTableState, folder: Path) -> list[KeyedFiles]:
+    """All files of a state."""
+    if not state.merges:
+        return [seen_events(folder, state.keys)]
+    key = key_columns(state.columns, state.key)
+    return [
+        keys_of(folder, key, state.columns, state.keys),
+        changes_of(folder, key, state.changes),
+    ]
 
 
 def stored(order: pa.Table) -> pa.Table:

@@ -1,0 +1,110 @@
+"""The state of a table as far as the table itself tells it: name, mode, key and columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mirrorlake.apply.events.columns import (
+    METADATA,
+    POSITION_AND_TIME,
+    EventTableColumn,
+    EventTableColumns,
+    column_name,
+    delta_type,
+)
+from mirrorlake.apply.events.reading import TableEvents
+from mirrorlake.apply.events.remembered.state import EventTableState, StateFolder
+from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.delta.log.table_log import TableSnapshot
+from mirrorlake.delta.schema import OF_EVENTS, parse
+from mirrorlake.events import types as unified
+from mirrorlake.events.types import UnifiedType
+from mirrorlake.mirror.table.progress import MALFORMED, key_columns
+from mirrorlake.model import types
+from mirrorlake.model.types import DataType
+
+_UNIFIED: Mapping[DataType, UnifiedType] = {
+    types.BOOLEAN: unified.BOOLEAN,
+    types.BINARY: unified.BYTES,
+    types.DATE: unified.DATE,
+    types.DOUBLE: unified.DOUBLE,
+    types.FLOAT: unified.FLOAT,
+    types.INTEGER: unified.INTEGER,
+    types.LONG: unified.LONG,
+    types.STRING: unified.STRING,
+    types.TIMESTAMP: unified.TIMESTAMP,
+}
+"""One of the unified types of each Delta type; event files tell the others."""
+
+
+def known_state(
+    folder: StateFolder, number: int, snapshot: TableSnapshot, settings: EventInput
+) -> EventTableState:
+    """The state with this number without files, from its record if that can be read, otherwise
+    from the table. Raises one of MALFORMED."""
+    table_id = str(snapshot.metadata["id"])
+    try:
+        state = folder.read(number)
+    except MALFORMED:
+        state = None
+    if state is None or state.table_id != table_id:
+        state = _described_by(snapshot, settings)
+    return replace(state, number=number, table_id=table_id, keys=(), changes=(), pruned_ms=0)
+
+
+def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableState:
+    """The state that a table describes, without files. Names and types that differ between events
+    and table come from `recognized`. Raises one of MALFORMED."""
+    schema = parse(snapshot.metadata).schema
+    own = {METADATA, *(column.name for column in POSITION_AND_TIME)}
+    columns = [
+        EventTableColumn(column.name, column.name, _unified(column.type))
+        for column in schema
+        if column.name not in own
+    ]
+    members = [name for name, _kind in schema[METADATA].type.members]
+    return EventTableState(
+        name=str(json.loads(snapshot.properties[OF_EVENTS])["name"]),
+        rule=settings.rule(settings.source) if settings.source else "",
+        key=key_columns(snapshot.properties),
+        is_append="CHANGE_TYPE" in members,
+        columns=EventTableColumns(tuple(columns)),
+    )
+
+
+def recognized(
+    state: EventTableState, events: TableEvents, settings: EventInput
+) -> EventTableState | None:
+    """The state with the names and types that these events have; None for events that the table
+    does not take."""
+    rule = settings.rule(events.source)
+    if events.name != state.name or state.rule not in ("", rule):
+        return None
+    found = {
+        column_name(source): EventTableColumn(source, column_name(source), kind)
+        for source, kind in events.columns.items()
+    }
+    columns = tuple(
+        found[column.name]
+        if column.name in found and delta_type(found[column.name].unified) == column.type
+        else column
+        for column in state.columns
+    )
+    named = {before.source: now.source for before, now in zip(state.columns, columns, strict=True)}
+    key = tuple(named[name] for name in state.key)
+    keys = set(events.keys)
+    if state.is_append and not state.key and len(keys) == 1:
+        # A table of every event does not name the key of its events.
+        (only,) = keys
+        key = tuple(column.source for column in columns if column.source in only)
+    if keys - {frozenset(key)}:
+        return None
+    return replace(state, rule=rule, key=key, columns=EventTableColumns(columns))
+
+
+def _unified(kind: DataType) -> UnifiedType:
+    if kind.name == "decimal":
+        return unified.decimal(kind.precision, kind.scale)
+    return _UNIFIED[kind]

@@ -1,0 +1,156 @@
+"""What is remembered beside tables of events is computed anew, and nothing comes back by it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mirrorlake import read_feed
+from mirrorlake.errors import EventStateDamaged
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.model.table import TableId
+from tests.apply.events import drawn_files
+from tests.apply.events.bucket import Bucket, event
+from tests.apply.events.drawn_files import line, numbered, rows_of
+from tests.apply.events.killed_tables import ORDERS, Killed
+from tests.mirror.order.drawn import SOURCES, many
+from tests.mirror.order.model import table_of
+from tests.profiles import some, tries
+
+PUBLIC = TableId("public", "orders")
+STATE = "Files/Mirrorlake/events/tables"
+
+
+def data_removed(folder: Path) -> None:
+    for file in folder.rglob("*.parquet"):
+        file.unlink()
+
+
+def data_cut(folder: Path) -> None:
+    for file in folder.rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-20])
+
+
+def record_removed(folder: Path) -> None:
+    for file in folder.rglob("0*.json"):
+        file.unlink()
+
+
+def record_cut(folder: Path) -> None:
+    for file in folder.rglob("0*.json"):
+        file.write_text(file.read_text()[:-20])
+
+
+DAMAGES = [data_removed, data_cut, record_removed, record_cut, shutil.rmtree]
+
+
+@pytest.mark.clause("ST-232", "ST-234")
+@pytest.mark.parametrize("damaged", some(DAMAGES))
+@pytest.mark.parametrize("mode", ["merge", "append", "keyless"])
+def test_events_change_nothing_again_after_a_repair(
+    tmp_path: Path, damaged: Callable[[Path], None], mode: str
+) -> None:
+    bucket, key = Bucket(tmp_path, is_append=mode == "append"), [] if mode == "keyless" else ["id"]
+    old = [event(n, {"id": n % 4, "a b": n}, "UPDATE", key) for n in range(1, 9)]
+    old += [event(9, {"id": 3, "a b": None}, "DELETE", key)]
+    bucket.put("a.jsonl", *old[:5])
+    bucket.cycle()
+    bucket.put("b.jsonl", *old[5:])
+    bucket.cycle(anew=True)
+    rows = bucket.plain()
+    damaged(bucket.root / STATE / "public~2Eorders")
+    new = event(10, {"id": 1, "a b": 10}, "UPDATE", key)
+    bucket.put("c.jsonl", *old, new)
+    bucket.cycle(anew=True)
+    assert isinstance(bucket.errors["public.orders"], EventStateDamaged)
+    assert "mirrorlake repair public.orders" in bucket.errors["public.orders"].hint
+    version = bucket.log().snapshot().version
+    bucket.consumer().rebuild(PUBLIC)
+    assert bucket.plain() == rows
+    bucket.put("d.jsonl", *old)
+    bucket.cycle(anew=True)
+    assert not bucket.errors
+    kept = [row for row in rows if mode != "merge" or row["id"] != 1]
+    assert bucket.plain() == sorted([*kept, {"id": 1, "a_b": 10}], key=repr)
+    feed = read_feed(bucket.root / "Tables/public/orders", from_version=version + 1).to_arrow()
+    told = [row["a_b"] for row in feed.to_pylist() if row["_change_type"] != "update_preimage"]
+    assert told == [10]
+
+
+def test_a_row_whose_event_is_in_no_file_is_later_than_what_is_earlier(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    first = [event(5, {"id": 1, "v": "a"}), event(6, {"id": 2, "v": "b"})]
+    path = bucket.put("a.jsonl", *first)
+    bucket.cycle()
+    path.unlink()
+    shutil.rmtree(bucket.root / STATE)
+    earlier = [event(4, {"id": 1, "v": "x"}, "DELETE"), event(5, {"id": 1, "v": "y"}, uuid="y")]
+    bucket.put("b.jsonl", *earlier, event(7, {"id": 2, "v": "c"}, "UPDATE"))
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1, "v": "a"}, {"id": 2, "v": "c"}]
+
+
+def test_a_dead_letter_is_not_remembered_as_applied(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}, "SOMETHING"))
+    bucket.cycle()
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1}, {"id": 2}]
+
+
+def test_a_repair_that_dies_is_repeated(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(2, {"id": 1}, "UPDATE"), event(3, {"id": 2}, "DELETE"))
+    bucket.cycle()
+    shutil.rmtree(bucket.root / STATE)
+
+    def dies(point: CrashPoint) -> None:
+        assert point is CrashPoint.KEYS_WRITTEN
+        raise Killed
+
+    with pytest.raises(Killed):
+        bucket.consumer(dies).rebuild(PUBLIC)
+    bucket.put("b.jsonl", event(1, {"id": 2}))
+    bucket.cycle(anew=True)
+    assert "is missing" in bucket.errors["public.orders"].what
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1}]
+    names = {file.name for file in (bucket.root / STATE).rglob("*.parquet")}
+    named = "".join(file.read_text() for file in (bucket.root / STATE).rglob("0*.json"))
+    assert all(name in named for name in names)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("seed", range(tries(3, long=50)))
+def test_any_order_makes_the_same_table_with_repairs_between(source: str, seed: int) -> None:
+    """The files are there, so that the state is the same as before the damage."""
+    events = numbered(many(source, seed, 60))
+    random = Random(seed)
+    arriving: Sequence[dict[str, object]] = events + random.choices(events, k=30)
+    arriving = random.sample(arriving, len(arriving))
+    values = {event["payload"]: event["value"] for event in events}
+    with tempfile.TemporaryDirectory() as root:
+        bucket = Bucket(Path(root))
+        bucket.settings = drawn_files.settings(source, bucket.folder)
+        for number in range(0, len(arriving), 40):
+            batch = arriving[number : number + 40]
+            bucket.put(f"{number}.jsonl", *(line(source, one) for one in batch), minute="")
+            bucket.cycle(anew=True)
+            random.choice(DAMAGES)(bucket.root / STATE / "shop~2Eorders")
+            bucket.consumer().rebuild(ORDERS)
+        bucket.cycle(anew=True)
+        assert not bucket.errors
+        rows = rows_of(bucket.root / "Tables/shop/orders")
+    wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
+    assert {row["id"]: row["v"] for row in rows} == wanted
