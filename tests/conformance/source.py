@@ -16,6 +16,7 @@ from mirrorlake.sources.base import CheckSeverity
 from tests.conformance.delivery import DeliveryContract, SchemaContract
 from tests.conformance.scene import (
     Event,
+    Reader,
     Scene,
     begun,
     changes_now,
@@ -247,6 +248,19 @@ class HandOverContract:
         found = changes_now(source, tables, snapshot.point)
         assert not any(snapshot.point.covers(event.end) for event in found)
         check_joined(rows, uptos, found, committed)
+
+    def test_changes_beyond_a_snapshot_come_apart_from_the_stream(self, scene: Scene) -> None:
+        source, tables, since = prepared(scene, "apples")
+        with scene.transaction() as write:
+            write.insert("apples", (1, "before"))
+        snapshot = source.snapshot()
+        with scene.transaction() as write:
+            write.insert("apples", (2, "behind"))
+            write.delete("apples", 1)
+        found = Reader(source.beyond(snapshot, tables)).read_to(source.current())
+        snapshot.close()
+        assert told(events(found)) == [(Marker.INSERT, 2, "behind"), (Marker.DELETE, 1)]
+        assert events(found) == changes_now(source, tables, since)[1:]
 
     def test_a_later_snapshot_holds_exactly_what_ended_at_or_before_it(self, scene: Scene) -> None:
         if not scene.admits_tables:

@@ -29,6 +29,7 @@ from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.app.targets.target_status import built_paths, readers_of
+from mirrorlake.app.verification.verify import Progress, Verification, VerifySettings, verify
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.optimizer import NoOptimizer
@@ -173,6 +174,22 @@ class Mirror:
         NotReached after `timeout` seconds, UsageError."""
         clock, pause = WallClock().monotonic, self.stop.wait
         cut.wait(self.project, position, tables=tables, timeout=timeout, clock=clock, pause=pause)
+
+    def verify(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        timeout: float = 60.0,
+        examples: int = 10,
+        max_rows_per_second: int | None = None,
+        progress: Progress = lambda _table, _rows, _expected: None,
+    ) -> Verification:
+        """Compare tables, or all, with the source at one position of its log, while the mirror
+        runs. Starts no JVM, changes nothing. timeout: seconds until it shows that position;
+        examples: keys that are returned of each kind. Raises NotReached, UsageError."""
+        settings = VerifySettings(timeout, examples, max_rows_per_second)
+        clock, pause = WallClock(self.stop), self.stop.wait
+        return verify(self.project, tables, settings, clock, pause, progress)
 
     def feed_views(self, tables: Sequence[str] = (), database: str | None = None) -> list[FeedView]:
         """Views of the change feeds of tables for a Spark, with the SQL that creates them. Starts

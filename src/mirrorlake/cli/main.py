@@ -44,6 +44,7 @@ from mirrorlake.cli import (
     streams,
     subscriptions,
     trace,
+    verify,
     wait,
 )
 from mirrorlake.cli import run as run_command
@@ -96,6 +97,7 @@ for command in (
     read.read,
     backfill.backfill,
     repair.repair,
+    verify.verify,
     reset.reset,
     maintain.maintain,
     detach.detach,

@@ -290,6 +290,12 @@ class Source(Protocol):
         """
         ...
 
+    def beyond(self, snapshot: Snapshot, tables: Sequence[SourceTable]) -> ChangeStream:
+        """The changes of these tables beyond the point of a snapshot of this source, apart from
+        its stream: what is read here is still sent there. It ends with the snapshot, of which
+        then only one part at a time is read."""
+        ...
+
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         """The current rows with these keys, in no order. Deleted rows are absent."""
         ...

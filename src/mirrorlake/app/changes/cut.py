@@ -109,6 +109,33 @@ def find(project: Project, at: str | None = None) -> ConsistentCut:
     )
 
 
+def find_beyond(project: Project, point: str, tables: Sequence[str]) -> ConsistentCut:
+    """The newest cut at or beyond a point that all of these tables show, where it covers them.
+    Starts no JVM. excluded: those that it does not cover. Raises NotReached, ForeignTable."""
+    zone, wanted = _MirroredZone(project), asked_position(point)
+    missing: dict[str, str] = {}
+    for cut in reversed(list(zone.cuts())):
+        if not _covers(cut, wanted):
+            break
+        covered = zone.covered(cut)
+        excluded = {
+            name: cut.excluded.get(name, "nothing of it is mirrored")
+            for name in tables
+            if not covered.get(name)
+        }
+        found = {name: zone.version_at(name, cut) for name in tables if name not in excluded}
+        versions = {name: one for name, one in found.items() if isinstance(one, TableVersion)}
+        if len(versions) == len(found):
+            return ConsistentCut(cut.number, cut.position, cut.commit_time, versions, excluded)
+        missing = missing or {name: one for name, one in found.items() if isinstance(one, str)}
+    why = "; ".join(f"{name}: {reason}" for name, reason in sorted(missing.items())[:3])
+    raise NotReached(
+        f"no cut at or beyond {point} is shown by the tables" + (f": {why}" if why else ""),
+        where=project.name,
+        hint=_HINT,
+    )
+
+
 def wait(
     project: Project,
     position: str,

@@ -72,8 +72,9 @@ class ChangeWindow:
                     masks = 0 if part.unchanged is None else part.unchanged.nbytes
                     self.size += part.rows.nbytes + part.marker.nbytes + masks
 
-    def behind(self, chunk: ReadChunk) -> pa.Table:
-        """What makes a file of a chunk: its rows, and what happened to its range beyond its point.
+    def behind(self, chunk: ReadChunk, until: LogPoint | None = None) -> pa.Table:
+        """What makes a file of a chunk: its rows, and what happened to its range beyond its point,
+        `until` a later one if that is given.
 
         While no transaction is open, and nothing is missing that the chunk may hold. Raises
         Spoiled.
@@ -85,18 +86,22 @@ class ChangeWindow:
         found = [_upserts(self.table, chunk.rows)]
         for taken in self._taken:
             if isinstance(taken.part, Truncation):
-                if not chunk.point.covers(_end(taken.ends, taken.part.transaction)):
+                if _is_between(chunk.point, taken.ends[taken.part.transaction], until):
                     found = []
-            elif (segment := self._segment(taken.part, taken.ends, chunk)) is not None:
+            elif (segment := self._segment(taken.part, taken.ends, chunk, until)) is not None:
                 found.append(segment)
         return table_of(found or [_upserts(self.table, chunk.rows.slice(0, 0))])
 
     def _segment(
-        self, part: Changes, ends: Sequence[LogPoint | None], chunk: ReadChunk
+        self,
+        part: Changes,
+        ends: Sequence[LogPoint | None],
+        chunk: ReadChunk,
+        until: LogPoint | None,
     ) -> RowSegment | None:
         """The changes of the range beyond the point of the chunk; None when there are none."""
         numbers = np.unique(part.transaction).tolist()
-        beyond = [n for n in numbers if not chunk.point.covers(_end(ends, n))]
+        beyond = [n for n in numbers if _is_between(chunk.point, ends[n], until)]
         later = np.isin(part.transaction, beyond)
         if not later.any():
             return None
@@ -127,10 +132,13 @@ class ChangeWindow:
         )
 
 
-def _end(ends: Sequence[LogPoint | None], number: int) -> LogPoint:
-    end = ends[number]
+def _is_between(point: LogPoint, end: LogPoint | None, until: LogPoint | None) -> bool:
+    """Whether a transaction ends beyond a point, and not beyond a later one. One that is open ends
+    beyond both."""
+    if until is not None:
+        return end is not None and until.covers(end) and not point.covers(end)
     assert end is not None, "a transaction is open"
-    return end
+    return not point.covers(end)
 
 
 def _upserts(table: SourceTable, rows: pa.Table) -> RowSegment:

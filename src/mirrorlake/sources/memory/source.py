@@ -18,6 +18,7 @@ from mirrorlake.sources.base import (
     Established,
     ManagedObjects,
     RetainedLog,
+    Snapshot,
 )
 from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
@@ -174,6 +175,9 @@ class MemorySource:
             since = since.join(slot.acknowledged)
             tables = [table for table in tables if table.table in slot.tables]
         return MemoryStream(self._settings, tables, since, metadata=metadata)
+
+    def beyond(self, snapshot: Snapshot, tables: Sequence[SourceTable]) -> MemoryStream:
+        return MemoryStream(self._settings, tables, snapshot.point, metadata=False)
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         selected = {tuple(row[name] for name in table.key) for row in keys.to_pylist()}

@@ -16,6 +16,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from mirrorlake.errors import (
     BadValue,
@@ -38,11 +39,12 @@ from mirrorlake.sources.postgresql.connect import (
     translated,
 )
 from mirrorlake.sources.postgresql.copy import copied
-from mirrorlake.sources.postgresql.decoder import NotedIn, decoders_of
+from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.replication.slot import create_slot
+from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
@@ -51,6 +53,10 @@ from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _PAGE = 8192
 _BOM = "\ufeff".encode()
+
+_ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
+"""Before anything is locked; and back to that, within the snapshot."""
+_IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 _HEAPS = """
 select n.nspname, c.relname, pg_relation_size(c.oid) / current_setting('block_size')::int
@@ -65,7 +71,7 @@ class PostgresSnapshot:
     """A `Snapshot` at the consistent point of a slot.
 
     `keeper` is the replication connection whose next command would end the exported snapshot; a
-    temporary slot ends with it.
+    temporary slot ends with it. The connection that has entered it meanwhile keeps it.
     """
 
     def __init__(
@@ -75,9 +81,10 @@ class PostgresSnapshot:
         point: Lsn,
         name: str,
         noted: NotedIn,
+        slot: str,
         recognition: Recognition | None = None,
     ) -> None:
-        self.point, self._recognition = point, recognition
+        self.point, self._slot, self._recognition = point, slot, recognition
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._idle.put(self._enter())
@@ -120,26 +127,38 @@ class PostgresSnapshot:
         try:
             yield connection
         except psycopg.errors.InsufficientPrivilege as error:
-            connection.close()
+            self._restore(connection)
             raise TableError(
                 f"the table cannot be read: {_first_line(error)}",
                 table=str(table.table),
                 hint="`mirrorlake check` names the missing privilege.",
             ) from error
         except psycopg.Error as error:
-            connection.close()
+            self._restore(connection)
             raise SourceUnavailable(
                 f"reading {table.table} failed: {_first_line(error)}",
                 hint="The load is restarted.",
             ) from error
+        except TableError:
+            self._restore(connection)
+            raise
         except BaseException:
             connection.close()  # in the middle of a COPY it is of no further use
             raise
         self._idle.put(connection)
 
+    def _restore(self, connection: Connection) -> None:
+        """Let a connection in which something failed go on with the snapshot, where it can."""
+        if connection.info.transaction_status not in _IN_TRANSACTION:
+            connection.close()  # lost, or in the middle of a COPY
+            return
+        with suppress(psycopg.Error):
+            connection.execute(_UNLOCK)
+            self._idle.put(connection)
+
     def ordered(self, table: SourceTable, keys: KeyRange) -> Iterator[tuple[pa.RecordBatch, Lsn]]:
         """By one COPY, in the order of an index where there is one, else by one sort. The table
-        cannot be altered until the snapshot is closed."""
+        cannot be altered until all of it is read, or the snapshot is closed."""
         check_ordered(table)
         with self._reading(table) as connection:
             relation = _relation(connection, table)
@@ -151,6 +170,7 @@ class PostgresSnapshot:
             with any_text(connection):
                 for block in copied(connection, query.as_bytes(connection)):
                     yield _read(block, table, decoders), self.point
+            connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
         """As the planner estimates it."""
@@ -168,6 +188,18 @@ class PostgresSnapshot:
 
     def upto(self, _part: SnapshotPart) -> Lsn:
         return self.point
+
+    def followed(self, publications: Sequence[str], decoder: Decoder) -> PostgresStream:
+        """The changes beyond the point, by its slot. Nothing can enter the snapshot any more."""
+        return PostgresStream(
+            self._keeper,
+            self._slot,
+            publications,
+            decoder,
+            self._settings.chunk_bytes,
+            self.point,
+            metadata=False,
+        )
 
     def close(self) -> None:
         while True:
@@ -214,6 +246,7 @@ class PostgresSnapshot:
                 connection.rollback()
                 connection.execute("set transaction isolation level repeatable read, read only")
                 connection.execute(take)
+                connection.execute(_ENTERED)
         except psycopg.Error as error:  # the server was restarted: it was that of a connection
             connection.close()
             raise SourceUnavailable(
@@ -236,7 +269,7 @@ def at_slot(
         with translated():
             failover = settings.failover
             point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
-        return PostgresSnapshot(settings, replication, point, name, noted, recognition)
+        return PostgresSnapshot(settings, replication, point, name, noted, slot, recognition)
     except BaseException:
         replication.close()
         raise

@@ -22,7 +22,15 @@ from mirrorlake.errors import (
 )
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ALTERED, DIFFERS, LINEAGE, REPAIR, CheckResult, CheckSeverity
+from mirrorlake.sources.base import (
+    ALTERED,
+    DIFFERS,
+    LINEAGE,
+    REPAIR,
+    CheckResult,
+    CheckSeverity,
+    Snapshot,
+)
 from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
@@ -223,6 +231,20 @@ class PostgresSource:
                 raise
         self._streaming = stream
         return stream
+
+    def beyond(self, snapshot: Snapshot, tables: Sequence[SourceTable]) -> PostgresStream:
+        """By the slot of the snapshot, which is a temporary one."""
+        assert isinstance(snapshot, PostgresSnapshot)
+        decoder = Decoder(
+            {table.table: table for table in tables},
+            self._resolve,
+            self._settings.extremes,
+            self._noted,
+            keeps=self._keeps,
+        )
+        with translated():
+            publications = publication.read_by(self._sql(), self._settings, tables)
+            return snapshot.followed(publications, decoder)
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         with translated():

@@ -1,0 +1,1 @@
+"""Compares mirrored tables with the source, at one position of its log."""

@@ -1,0 +1,52 @@
+"""The rows of a mirrored table at one version, by ranges of its key, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.app.changes.cut import TableVersion
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.lookup.key_lookup import live_rows
+from mirrorlake.delta.lookup.key_range import overlapping
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.workspace import TableWorkspace, open_workspace
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.change import ROW_DELETED
+from mirrorlake.model.keys import KeyRange
+
+
+class MirroredRows:
+    """A version of a table. Rows that are marked as deleted are not among its rows."""
+
+    def __init__(self, version: TableVersion, workspace: TableWorkspace) -> None:
+        snapshot = TableLog(version.location, version.options).snapshot_at(version.version)
+        self._schema: TableSchema = parse(snapshot.metadata)
+        self._files = list(snapshot.files.values())
+        self._workspace = workspace
+
+    def within(self, key: Sequence[str], keys: KeyRange) -> pa.Table:
+        """The rows with a key in the range, in any order; all rows for no key. Reads the files
+        that can have some. Raises FileNotFoundError, LostFile, Unreachable."""
+        columns = arrow_schema(self._schema.schema)
+        found = [columns.empty_table()]
+        files = overlapping(self._files, self._schema, key, keys) if key else self._files
+        for add in files:
+            self._workspace.fetch([add])
+            rows = live_rows(self._workspace.folder, add, self._schema)
+            if ROW_DELETED in rows.column_names:
+                rows = rows.filter(pc.invert(pc.fill_null(rows[ROW_DELETED], False)))
+            if key:
+                rows = rows.filter(pa.array(keys.contains(rows)))
+            found.append(rows)
+        return pa.concat_tables(found)
+
+
+@contextmanager
+def opened(version: TableVersion) -> Iterator[MirroredRows]:
+    """The rows of a version. Raises FileNotFoundError, BrokenLog when it is no longer kept."""
+    with open_workspace(version.location, version.options) as workspace:
+        yield MirroredRows(version, workspace)

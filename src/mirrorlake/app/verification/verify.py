@@ -1,0 +1,257 @@
+"""Verifies mirrored tables: source and mirror by ranges of the key, at one position (CF-085).
+
+In this order, so that both sides are read at one position while changes flow:
+
+    snapshot of the source → a cut at or beyond it is shown → changes up to the cut read
+        → ranges of each table compared
+
+Nothing is changed on either side. A table is locked against being altered while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake import root
+from mirrorlake.app.changes import cut
+from mirrorlake.app.changes.cut import ConsistentCut
+from mirrorlake.app.source import prerequisites
+from mirrorlake.app.stores import store_of
+from mirrorlake.app.verification.comparison import Differences, compare, plain
+from mirrorlake.app.verification.mirrored_rows import opened
+from mirrorlake.app.verification.source_rows import RowsAtCut
+from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.capture.landing import table_positions
+from mirrorlake.capture.record import Records
+from mirrorlake.config import Project
+from mirrorlake.delta.log.table_log import BrokenLog
+from mirrorlake.delta.workspace import LostFile, Unreachable
+from mirrorlake.errors import NotReached, SourceUnavailable, TableError, UsageError
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.position import LogPoint
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
+
+_WAIT_SECONDS = 0.5
+_START = "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits."
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a table, how many of its rows are compared, and about how many it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySettings:
+    """How tables are verified. timeout: seconds until the mirror shows the position of the source;
+    examples: keys of each kind that are reported for a table, and ranges; limits: of one range."""
+
+    timeout: float = 60.0
+    examples: int = 10
+    max_rows_per_second: int | None = None
+    limits: ChunkLimits = field(default_factory=lambda: ChunkLimits(rows=250_000, size=128 << 20))
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRange:
+    """A range of the key with differences, behind `after` and up to `upto`; None for no bound."""
+
+    after: Mapping[str, Any] | None
+    upto: Mapping[str, Any] | None
+    found: Differences
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTable:
+    """How a table compares. version: of the mirror; unverified: why it could not be compared to the
+    end, empty when it was; ranges: how many were compared; differing: some that differ."""
+
+    table: str
+    version: int | None = None
+    found: Differences = field(default_factory=Differences)
+    ranges: int = 0
+    differing: Sequence[DifferingRange] = ()
+    unverified: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.unverified and not self.found.count
+
+    def facts(self) -> dict[str, Any]:
+        """As `mirrorlake verify --json` prints it."""
+        found = self.found
+        return {
+            "table": self.table,
+            "version": self.version,
+            "equal": self.is_equal,
+            "unverified": self.unverified or None,
+            "source_rows": found.source,
+            "mirror_rows": found.mirrored,
+            "missing": found.missing,
+            "extra": found.extra,
+            "different": found.different,
+            "columns": dict(found.columns),
+            "examples": {kind: list(keys) for kind, keys in found.examples.items()},
+            "ranges": self.ranges,
+            "differing_ranges": [
+                {
+                    "after": one.after,
+                    "upto": one.upto,
+                    "source_rows": one.found.source,
+                    "mirror_rows": one.found.mirrored,
+                    "missing": one.found.missing,
+                    "extra": one.found.extra,
+                    "different": one.found.different,
+                }
+                for one in self.differing
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result for all tables, at one position of the source."""
+
+    position: str
+    cut: int
+    tables: Sequence[VerifiedTable]
+
+    @property
+    def is_equal(self) -> bool:
+        return all(table.is_equal for table in self.tables)
+
+    def facts(self) -> dict[str, Any]:
+        """As `mirrorlake verify --json` prints it."""
+        return {
+            "position": self.position,
+            "cut": self.cut,
+            "equal": self.is_equal,
+            "tables": [table.facts() for table in self.tables],
+        }
+
+
+def verify(
+    project: Project,
+    tables: Sequence[str],
+    settings: VerifySettings,
+    clock: Clock,
+    pause: Callable[[float], bool],
+    progress: Progress = lambda _table, _rows, _expected: None,
+) -> Verification:
+    """Compare tables, or all, with the source. pause: waits for so many seconds, and says whether
+    to stop. Raises UsageError for a table that there is not, NotReached when the mirror does not
+    show the position of the source in time, SourceUnavailable."""
+    with closing(prerequisites.source_of(project)) as source:
+        return _Verifying(project, source, settings, clock, pause, progress).done(tables)
+
+
+@dataclass(frozen=True)
+class _Verifying:
+    project: Project
+    source: Source
+    settings: VerifySettings
+    clock: Clock
+    pause: Callable[[float], bool]
+    progress: Progress
+
+    def done(self, names: Sequence[str]) -> Verification:
+        chosen = self._chosen(names)
+        deadline = self.clock.monotonic() + self.settings.timeout
+        with closing(self.source.snapshot()) as snapshot:
+            shown = self._shown(str(snapshot.point), [str(one.table) for one in chosen], deadline)
+            until = self.source.parse_point(shown.position)
+            covered = [table for table in chosen if str(table.table) in shown.tables]
+            rows = RowsAtCut(snapshot, covered, until)
+            rows.read_changes(self.source, lambda: self._check_time(until, deadline))
+            found = [self._table(table, shown, rows) for table in chosen]
+        return Verification(shown.position, shown.number, found)
+
+    def _chosen(self, names: Sequence[str]) -> list[SourceTable]:
+        """The named tables as the source has them now, or all. Raises UsageError."""
+        records = Records(store_of(self.project), root.LANDING)
+        loaded = table_positions.identities(records)
+        self.source.keep_names({identity: table for table, identity in loaded.items()})
+        known = {str(one.table): one for one in self.source.discover() if one.refused is None}
+        if unknown := sorted(set(names) - set(known)):
+            raise UsageError(
+                f"there is no table {unknown[0]}",
+                where="verify",
+                hint=f"The tables are: {', '.join(known) or 'none'}.",
+            )
+        return [known[name] for name in dict.fromkeys(names or known)]
+
+    def _shown(self, point: str, tables: Sequence[str], deadline: float) -> ConsistentCut:
+        """The newest cut at or beyond a point that the tables show, as soon as there is one."""
+        while True:
+            try:
+                return cut.find_beyond(self.project, point, tables)
+            except NotReached as error:
+                left = deadline - self.clock.monotonic()
+                if left <= 0 or self.pause(min(_WAIT_SECONDS, left)):
+                    raise NotReached(error.what, where=error.where, hint=_START) from error
+
+    def _check_time(self, until: LogPoint, deadline: float) -> None:
+        if self.clock.monotonic() > deadline or self.pause(0):
+            raise NotReached(
+                f"the log of the source was not read up to {until} in time",
+                where=self.project.name,
+                hint="Allow more time with --timeout.",
+            )
+
+    def _table(self, table: SourceTable, shown: ConsistentCut, rows: RowsAtCut) -> VerifiedTable:
+        name = str(table.table)
+        if name not in shown.tables:
+            return VerifiedTable(name, unverified=shown.excluded[name])
+        version = shown.tables[name]
+        result = VerifiedTable(name, version.version)
+        try:
+            with opened(version) as mirrored:
+                for keys, source in self._paced(table, rows):
+                    found = compare(
+                        source,
+                        mirrored.within(table.key, keys),
+                        table.key,
+                        name,
+                        self.settings.examples,
+                    )
+                    result = self._joined(result, keys, found)
+        except TableError as error:
+            return replace(result, unverified=str(error))
+        except SourceUnavailable as error:
+            again = f"{error.what}. Run `mirrorlake verify {name}` again."
+            return replace(result, unverified=again)
+        except (BrokenLog, LostFile, Unreachable, FileNotFoundError) as error:
+            reason = f"version {version.version} of the mirror cannot be read: {error}"
+            return replace(result, unverified=reason)
+        return result
+
+    def _paced(self, table: SourceTable, rows: RowsAtCut) -> Iterator[tuple[KeyRange, pa.Table]]:
+        """The ranges of a table, no faster than allowed."""
+        begun, read = self.clock.monotonic(), 0
+        for keys, found in rows.of(table, self.settings.limits):
+            yield keys, found
+            read += found.num_rows
+            self.progress(str(table.table), read, table.rows)
+            most = self.settings.max_rows_per_second
+            ahead = read / most - (self.clock.monotonic() - begun) if most else 0.0
+            if self.pause(max(ahead, 0.0)):
+                raise TableError(
+                    "it was stopped before the end of the table",
+                    table=str(table.table),
+                    hint=f"Run `mirrorlake verify {table.table}` again.",
+                )
+
+    def _joined(self, result: VerifiedTable, keys: KeyRange, found: Differences) -> VerifiedTable:
+        differing = list(result.differing)
+        if found.count and len(differing) < self.settings.examples:
+            differing.append(DifferingRange(_bound(keys.low), _bound(keys.high), found))
+        joined = result.found.joined(found, self.settings.examples)
+        return replace(result, found=joined, ranges=result.ranges + 1, differing=differing)
+
+
+def _bound(bound: pa.Table | None) -> Mapping[str, Any] | None:
+    return None if bound is None else plain(bound)[0]

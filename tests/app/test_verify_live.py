@@ -1,0 +1,231 @@
+"""Mirrored tables are compared with a live PostgreSQL at one position, while changes flow."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.verification.verify import VerifiedTable, VerifySettings, verify
+from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.config import Project, load
+from mirrorlake.errors import NotReached, UsageError
+from mirrorlake.model.clock import WallClock
+from tests.app.applying import Applying
+from tests.cli.conftest import run
+from tests.conftest import Database
+
+__all__ = ["run"]
+
+pytestmark = pytest.mark.postgres
+
+SCHEMA = """
+create table orders (
+    id bigint primary key, amount numeric(12, 2), at timestamptz, ratio float8, data bytea,
+    long text
+);
+alter table orders alter column long set storage external;
+create table words (word text collate "C", number int, note text, primary key (word, number));
+create table log (line text, value float8);
+alter table log replica identity full;
+insert into orders select g, g / 4.0, now(), case when g % 7 = 0 then 'nan' else 1 / g::float8 end,
+    decode(md5(g::text), 'hex'), repeat(md5(g::text), 99) from generate_series(1, 500) g;
+insert into words select chr(64 + g % 60), g, null from generate_series(1, 300) g;
+insert into log select 'line ' || g % 50, 'nan' from generate_series(1, 100) g;
+"""
+WRITES = (
+    "insert into orders (id, long) values ({n}, repeat('x', 9999)) on conflict do nothing",
+    "update orders set amount = amount + 1 where id % 20 = {n} % 20",
+    "update orders set id = id + 10000, long = 'moved' where id = {n}",
+    "delete from orders where id = {n}",
+    "update words set note = 'n{n}' where number % 10 = {n} % 10",
+    "delete from words where number = {n}",
+    "insert into log values ('line {n}', {n})",
+    "delete from log where ctid in (select ctid from log limit 1)",
+)
+
+
+class Live:
+    """A database and its mirror, as a project; the JVM is left out."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self.database, self.folder = database, folder
+        database.execute(SCHEMA)
+        source = {"type": "postgresql", "url": database.url, "slot": database.name}
+        self.file = folder / "mirrorlake.yaml"
+        self.file.write_text(json.dumps({"name": "v", "root": "lake", "source": source}))
+        self.project: Project = load(self.file)
+        self.once()
+
+    def once(self) -> None:
+        Mirror(self.project).capture_once()
+        assert not Applying(self.project).apply().errors
+
+    @contextmanager
+    def beside(self, work: Callable[[], None]) -> Iterator[None]:
+        """Something is done again and again beside a verification."""
+        done, errors = threading.Event(), list[BaseException]()
+
+        def repeat() -> None:
+            try:
+                while not done.is_set():
+                    work()
+            except BaseException as error:  # noqa: BLE001  (raised below)
+                errors.append(error)
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        assert not errors, errors
+
+    def verify(self, *tables: str, **settings: Any) -> dict[str, VerifiedTable]:
+        settings = {"timeout": 60.0, "limits": ChunkLimits(rows=70), **settings}
+        with self.beside(self.once):
+            found = verify(
+                self.project,
+                tables,
+                VerifySettings(**settings),
+                WallClock(),
+                threading.Event().wait,
+            )
+        return {table.table: table for table in found.tables}
+
+
+@pytest.fixture
+def live(tmp_path: Path, database: Database) -> Live:
+    return Live(tmp_path, database)
+
+
+@pytest.mark.clause("CF-085")
+def test_tables_are_equal_while_changes_flow(live: Live) -> None:
+    random = Random(85)
+
+    def write() -> None:
+        conflicts = (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation)
+        with suppress(*conflicts), psycopg.connect(live.database.url) as connection:
+            for _ in range(5):
+                connection.execute(random.choice(WRITES).format(n=random.randint(1, 520)))
+
+    with live.beside(write), live.beside(write):
+        for _ in range(2):
+            found = live.verify()
+            assert set(found) == {"public.orders", "public.words", "public.log"}
+            for table in found.values():
+                assert table.is_equal, table.facts()
+                assert table.found.source == table.found.mirrored > 0
+            assert found["public.orders"].ranges > 3
+    slots = "select count(*) from pg_replication_slots where temporary and database = %s"
+    assert live.database.sql.execute(slots, [live.database.name]).fetchall() == [(0,)]
+
+
+@pytest.mark.clause("CF-085")
+def test_rows_that_differ_are_named(live: Live) -> None:
+    damage(live)
+    with live.beside(lambda: live.database.execute("insert into log values ('more', 1)")):
+        found = live.verify("public.words", "public.orders", examples=2)
+    orders = found["public.orders"].facts()
+    assert not orders["equal"]
+    assert (orders["source_rows"], orders["mirror_rows"]) == (500, 501)
+    assert [orders[kind] for kind in ("missing", "extra", "different")] == [1, 2, 3]
+    assert orders["examples"] == {
+        "missing": [{"id": 20}],
+        "extra": [{"id": 40}, {"id": 600}],
+        "different": [{"id": 130}, {"id": 131}],
+    }
+    assert orders["columns"] == {"amount": 3}
+    first, second = orders["differing_ranges"]
+    assert (first["after"], first["upto"], first["missing"]) == (None, {"id": 70}, 1)
+    assert (second["after"], second["upto"], second["different"]) == ({"id": 70}, {"id": 140}, 2)
+    assert found["public.words"].is_equal
+
+
+@pytest.mark.full
+def test_the_command_says_it_and_ends_with_1(live: Live, run: Callable[..., Any]) -> None:
+    damage(live)
+    config = ("--config", str(live.file))
+    with live.beside(live.once):
+        done = run("verify", *config, "--json", "--max-rows-per-second", "5000")
+        told = run("verify", "public.orders", *config)
+        equal = run("verify", "public.words", *config)
+    assert done.code == 1
+    facts = done.facts()
+    assert [(one["table"], one["equal"]) for one in facts["tables"]] == [
+        ("public.log", True),
+        ("public.orders", False),
+        ("public.words", True),
+    ]
+    assert (equal.code, told.code) == (0, 1)
+    assert "public.orders: missing: id=20" in told.out
+    assert "public.orders: columns that differ: amount (3)" in told.out
+
+
+@pytest.mark.full
+def test_a_mirror_that_does_not_run_is_not_compared(live: Live) -> None:
+    with pytest.raises(NotReached, match=r"Keep `mirrorlake run` running"):
+        Mirror(live.project).verify(timeout=0.5)
+    with pytest.raises(UsageError, match=r"there is no table public\.nothing"):
+        Mirror(live.project).verify(["public.nothing"])
+
+
+@pytest.mark.full
+def test_tables_that_cannot_be_compared_are_not_equal(live: Live) -> None:
+    """And keep no other table from being compared."""
+    live.database.execute(
+        "create table array_key (id int[] primary key)",
+        "create table float_key (id float8 primary key)",
+        "insert into array_key values ('{1}')",
+        "insert into float_key values (1)",
+    )
+    live.once()
+    found = live.verify()
+    reasons = {name: one.unverified for name, one in found.items() if not one.is_equal}
+    assert sorted(reasons) == ["public.array_key", "public.float_key"]
+    assert "is an array" in reasons["public.array_key"]
+    assert "is a floating point number" in reasons["public.float_key"]
+
+
+@pytest.mark.full
+def test_a_table_can_be_altered_once_it_is_compared(live: Live) -> None:
+    altered = []
+
+    def alter(table: str, _rows: int, _expected: int | None) -> None:
+        if table == "public.words" and not altered:
+            with psycopg.connect(live.database.url, options="-c lock_timeout=2000") as other:
+                other.execute("alter table orders add column more int")
+            altered.append(table)
+
+    with live.beside(live.once):
+        found = Mirror(live.project).verify(progress=alter)
+    assert altered
+    assert found.is_equal, found.facts()
+
+
+def damage(live: Live) -> None:
+    """Write into the mirrored table: a row has another key, one is there twice, three differ."""
+    (path,) = (live.folder / "lake/Tables/public/orders").glob("*.parquet")
+    rows = pq.read_table(path)
+    name, amount = rows.column_names[:2]
+    keys = rows[name].to_pylist()
+    changed = [600 if key == 20 else key for key in keys]
+    amounts = [
+        value + 1 if key in {130, 131, 399} else value
+        for key, value in zip(keys, rows[amount].to_pylist(), strict=True)
+    ]
+    for index, values in enumerate((changed, amounts)):
+        field = rows.schema.field(index)
+        rows = rows.set_column(index, field, pa.array(values, field.type))
+    pq.write_table(pa.concat_tables([rows, rows.slice(keys.index(40), 1)]), path)
