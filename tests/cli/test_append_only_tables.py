@@ -92,3 +92,22 @@ def test_a_project_may_want_it_to_stop(run: Run, shop: Database, tmp_path: Path)
     assert "mirrorlake reset public.visits" in found["error"]["hint"]
     others = {t["table"]: t["error"] for t in run("status", "--json").facts()["tables"]}
     assert {name for name, error in others.items() if error} == {"public.visits"}
+
+
+@pytest.mark.full
+def test_status_tells_a_change_of_the_schema_that_changes_no_row(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    shop.execute("alter table orders add constraint few check (id < 1000000)")
+    run("capture", "--once")
+    found = {table["table"]: table for table in run("status", "--json").facts()["tables"]}
+    (seen,) = found["public.orders"]["without_effect"]
+    assert seen["change"] == "constraint few was added"
+    assert found["public.log"]["without_effect"] == []
+    said = " ".join(run("status").out.split())
+    assert (
+        "public.orders: constraint few was added in the source; no row of the mirror changes"
+        in said
+    )
+    run("reset", "public.orders", "--yes")
+    run("capture", "--once")
+    assert "constraint few" not in run("status").out

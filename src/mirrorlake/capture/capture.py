@@ -20,7 +20,7 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
-from mirrorlake.capture.watch import append_only
+from mirrorlake.capture.watch import append_only, without_effect
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
@@ -536,8 +536,9 @@ class Capture:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 
-    def _look_at_appended(self, tables: Sequence[SourceTable]) -> None:
-        """Mark append-only tables that differ, or stop them. tables: as they are now."""
+    def _look_at_tables(self, tables: Sequence[SourceTable]) -> None:
+        """Mark append-only tables that differ, or stop them; note what changed without effect."""
+        without_effect.look(self._records, tables, self._clock.now())
         differing = list(append_only.look(self._records, tables, self._clock.now()))
         if not self._settings.stops_where_rows_differ:
             return
@@ -558,7 +559,7 @@ class Capture:
     def _check_source(self) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
         # Before a table that has lost its key is published without its updates.
-        self._look_at_appended(self._source.discover())
+        self._look_at_tables(self._source.discover())
         self._look_at_log()
         for finding in self._source.watch(self._streamed()):
             if finding.severity is CheckSeverity.OK:
@@ -574,8 +575,7 @@ class Capture:
                     **about,
                 )
             if finding.check == DIFFERS and finding.table is not None and finding.kind:
-                what, hint = finding.message, finding.remedy
-                error = TableAltered(what, table=str(finding.table), hint=hint)
+                error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
                 self._differs(TableDiffers(finding.table, finding.kind, error))
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 gap = SourceGap(finding.message, where="the source", hint=finding.remedy)

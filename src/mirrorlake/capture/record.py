@@ -5,7 +5,8 @@ made; `sinks.json` says from where on a sink takes part that joined later; `stop
 tables that are no longer captured, because acknowledging without them would otherwise lose their
 changes silently; `known.json` holds by what the source recognises the tables, and from which point
 on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
-not captured; `loads.json`, where not every table is loaded, says of which the rows are;
+not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
+the last changes of that; `loads.json`, where not every table is loaded, says of which the rows are;
 `outage.json` is there while the source does not answer; `retained.json` says how much of its log
 the source keeps; `truncated.json` (strict zones) holds the position before which nothing of a table
 may be published again.
@@ -29,7 +30,7 @@ from mirrorlake.model.landed import (
     parse_time,
     readable_time,
 )
-from mirrorlake.sources.table import KnownTables
+from mirrorlake.sources.table import Attached, KnownTables
 from mirrorlake.storage.store import Store
 
 STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
@@ -39,6 +40,7 @@ OUTAGE = "outage.json"
 SINKS = "sinks.json"
 RETAINED = "retained.json"
 LOADS = "loads.json"
+ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a record that another program has written."""
@@ -133,6 +135,14 @@ class AppendOnly:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutEffect:
+    """A change of a table's schema in the source that changes no row. at: when it was seen."""
+
+    at: str
+    change: str
+
+
 @dataclass(slots=True)
 class Records:
     """Reads and writes the records of one stream in a zone."""
@@ -193,6 +203,11 @@ class Records:
         appended = self.append_only()
         if appended.pop(table, None) is not None:
             self.write_append_only(appended)
+        attached, changes = self.attached(), self.without_effect()
+        if changes.pop(table, None) is not None:
+            self.write_without_effect(changes)
+        if attached.pop(table, None) is not None:
+            self.write_attached(attached)
         records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
         for path, noted in records.items():
             if noted.pop(table, None) is not None:
@@ -204,7 +219,7 @@ class Records:
 
     def forget_all(self) -> None:
         """Forget all tables."""
-        for path in (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS):
+        for path in (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS, ATTACHED, WITHOUT_EFFECT):
             self.store.delete(f"{self.folder}/{path}")
 
     def loads(self) -> dict[str, bool] | None:
@@ -236,6 +251,30 @@ class Records:
         self._write(
             APPEND_ONLY, {"tables": {name: asdict(table) for name, table in tables.items()}}
         )
+
+    def attached(self) -> dict[str, dict[str, Attached]]:
+        """By table name `SourceTable.attached`, as of the last look."""
+        found = self._read(ATTACHED).get("tables", {})
+        return {
+            name: {key: Attached(*facts) for key, facts in attached.items()}
+            for name, attached in found.items()
+        }
+
+    def write_attached(self, tables: Mapping[str, Mapping[str, Attached]]) -> None:
+        found = {
+            name: {key: [a.label, a.state, a.column] for key, a in attached.items()}
+            for name, attached in tables.items()
+        }
+        self._write(ATTACHED, {"tables": found})
+
+    def without_effect(self) -> dict[str, tuple[WithoutEffect, ...]]:
+        """By table name the last changes of its schema that change no row, the oldest first."""
+        found = self._read(WITHOUT_EFFECT).get("tables", {})
+        return {name: tuple(WithoutEffect(**c) for c in changes) for name, changes in found.items()}
+
+    def write_without_effect(self, tables: Mapping[str, Sequence[WithoutEffect]]) -> None:
+        found = {name: [asdict(change) for change in changes] for name, changes in tables.items()}
+        self._write(WITHOUT_EFFECT, {"tables": found})
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

@@ -142,8 +142,10 @@ def _where(found: Status) -> str:
 
 
 def _notes(table: TableStatus) -> Iterator[str]:
-    """Notes on a table: its error, what it waits for, its change feed, whether it is
-    append-only."""
+    """Notes on a table: its error, what it waits for, its change feed, what changed without effect,
+    whether it is append-only."""
+    from mirrorlake.model.landed import readable_time
+
     if table.error:
         yield table.error["message"]
     elif table.waiting:
@@ -155,6 +157,9 @@ def _notes(table: TableStatus) -> Iterator[str]:
             "only its changes are captured, and its earlier rows are missing; "
             f"`mirrorlake backfill {table.table}` reads them"
         )
+    for seen in table.without_effect[-1:]:
+        at = readable_time(seen.at)
+        yield f"{seen.change} in the source; no row of the mirror changes (seen {at})"
     if (found := table.append_only) is None:
         return
     if found.differs:

@@ -14,6 +14,19 @@ KnownTables = Mapping[TableId, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """A thing in the source that changes no row of a table: a default, a constraint.
+
+    label: what it is, for a person; state: changes when it does; column: the number of the column
+    that it is of, negative for one that is not mirrored, 0 for none.
+    """
+
+    label: str
+    state: str
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTable:
     """A selected table of the source.
 
@@ -27,6 +40,7 @@ class SourceTable:
     selection: the selected columns and rows, as plain data.
     known: plain data by which the source recognises the table and its columns at the next start.
         Loading the table adds `loaded`, the point of the snapshot as text, if there is such data.
+    attached: what it has that changes no row, by an identity that outlives its name.
     renamed: its name in the source, if the table was renamed after it was loaded.
     """
 
@@ -43,6 +57,7 @@ class SourceTable:
     counted: tuple[int, int] = field(default=(0, 0), compare=False)
     selection: Mapping[str, Any] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    attached: Mapping[str, Attached] = field(default_factory=dict, compare=False)
     renamed: TableId | None = field(default=None, compare=False)
 
     @property

@@ -133,6 +133,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
             stopped(project),
             records.append_only(),
             records.unloaded(),
+            records.without_effect(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),

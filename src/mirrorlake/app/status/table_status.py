@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
-from mirrorlake.capture.record import AppendOnly
+from mirrorlake.capture.record import AppendOnly, WithoutEffect
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
@@ -38,7 +38,8 @@ class TableStatus:
     source_time: when the source committed the last change that is applied, None when unknown.
     freshness_seconds: how long after its commit in the source the oldest change that waits was
     landed; 0 when none waits, None when unknown. feed: None when unknown. is_loaded: false where
-    only changes are captured, and the rows from before are missing.
+    only changes are captured, and the rows from before are missing. without_effect: the last
+    changes of its schema in the source for which no row is changed, the oldest first.
     """
 
     table: str
@@ -60,6 +61,7 @@ class TableStatus:
     freshness_seconds: float | None = None
     feed: FeedStatus | None = None
     is_loaded: bool = True
+    without_effect: Sequence[WithoutEffect] = ()
 
     @property
     def differs(self) -> bool:
@@ -107,6 +109,7 @@ class TableStatus:
             "differs": _missed(self.append_only) if self.append_only else None,
             "feed": self.feed.facts() if self.feed else None,
             "loaded": self.is_loaded,
+            "without_effect": [asdict(change) for change in self.without_effect],
         }
 
 
@@ -138,12 +141,14 @@ def tables_of(
     halted: Mapping[str, Mapping[str, Any]],
     append_only: Mapping[str, AppendOnly] | None = None,
     unloaded: Collection[str] = (),
+    without_effect: Mapping[str, Sequence[WithoutEffect]] | None = None,
 ) -> list[TableStatus]:
     """How each table stands.
 
     progress: of the table at a path, with a name for errors; noted: what the mirror last said of
     its tables; halted: the tables that are no longer captured, with the error of each; append_only:
-    the tables whose updates and deletions are not; unloaded: those whose rows are not loaded.
+    the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
+    without_effect: the last changes of their schemas that change no row.
     """
     tables = []
     for scan in scans:
@@ -154,13 +159,14 @@ def tables_of(
     tables += [
         _departed(name, noted[name]) for name in sorted(_gone(noted) - begun - halted.keys())
     ]
-    appended = append_only or {}
+    appended, changed = append_only or {}, without_effect or {}
     return [
         replace(
             table,
             is_running=view.is_running,
             append_only=appended.get(table.table),
             is_loaded=table.table not in unloaded,
+            without_effect=changed.get(table.table, ()),
         )
         for table in tables
     ]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirrorlake.errors import UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS, RESERVED_PREFIX
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.postgresql.connect import Connection, connect, translated
-from mirrorlake.sources.postgresql.recognition import row_identity
+from mirrorlake.sources.postgresql.recognition import row_identity, without_effect
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity, leaves
 from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
 from mirrorlake.sources.selection import Selection
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.table import Attached, SourceTable
 
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
@@ -60,7 +60,7 @@ class CatalogTable:
     identity: what identifies its rows; updates, deletes: how many PostgreSQL has counted; owned:
     our user may publish it; superuser: its owner is one; filtered: a policy hides rows of it from
     our user; generated: columns that the log does not carry and that are therefore left out;
-    unreadable: columns that our user may not read.
+    unreadable: columns that our user may not read; attached: as of `SourceTable`.
     """
 
     table: TableId
@@ -79,6 +79,7 @@ class CatalogTable:
     columns: tuple[tuple[str, int, int], ...]  # name, type, modifier
     generated: tuple[str, ...]
     unreadable: frozenset[str]
+    attached: Mapping[str, Attached] = field(default_factory=dict)
 
 
 def read_types(connection: Connection) -> Types:
@@ -93,8 +94,11 @@ def read_tables(connection: Connection, selection: Selection) -> list[CatalogTab
     for row in connection.execute(_COLUMNS, [list(columns)]):
         columns[row[0]].append(row[1:])
     identities = row_identity.read(connection, list(columns))
+    attached = without_effect.read(connection, list(columns))
     return [
-        _table(row, columns[row[2]], identities[row[2]]) for row in found if row[2] in identities
+        replace(_table(row, columns[row[2]], identities[row[2]]), attached=attached[row[2]])
+        for row in found
+        if row[2] in identities
     ]
 
 
@@ -145,6 +149,7 @@ def describe(
         size=table.size,
         counted=(table.updates, table.deletes),
         selection=_selection_facts(table.table, selection),
+        attached=table.attached,
         renamed=table.table if name != table.table else None,
     )
 

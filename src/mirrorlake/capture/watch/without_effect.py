@@ -1,0 +1,53 @@
+"""Changes of a table's schema in the source that change no row: they are only told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import structlog
+
+from mirrorlake.capture.record import Records, WithoutEffect
+from mirrorlake.model.landed import format_time
+from mirrorlake.sources.table import Attached, SourceTable
+
+log = structlog.get_logger()
+
+SCHEMA_CHANGED = "schema_changed_without_effect"
+
+MOST_TOLD = 5
+"""Changes of each table that are told, the last ones."""
+
+
+def look(records: Records, tables: Sequence[SourceTable], now: datetime) -> None:
+    """Note what has changed since the last look. tables: as they are now."""
+    before = records.attached()
+    after = before | {str(table.table): dict(table.attached) for table in tables if table.attached}
+    if after == before:
+        return
+    told = records.without_effect()
+    for name, attached in after.items():
+        for change in changes(before.get(name, attached), attached):
+            log.info(SCHEMA_CHANGED, table=name, change=change)
+            # After a crash the same may be seen again.
+            others = [seen for seen in told.get(name, ()) if seen.change != change]
+            told[name] = (*others, WithoutEffect(format_time(now), change))[-MOST_TOLD:]
+    records.write_without_effect(told)
+    records.write_attached(after)
+
+
+def changes(before: Mapping[str, Attached], after: Mapping[str, Attached]) -> Iterator[str]:
+    """What has changed, as sentences. Of a column that is new or gone, what it has is no change."""
+    there = {a.column for a in before.values()} & {a.column for a in after.values()}
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if any(each and each.column and each.column not in there for each in (old, new)):
+            continue
+        if old is None and new:
+            yield f"{new.label} was added"
+        elif new is None and old:
+            yield f"{old.label} was dropped"
+        elif old and new and old.state != new.state:
+            yield f"{new.label} was changed"
+        elif old and new and old.label != new.label and not new.column:
+            yield f"{old.label} was renamed: {new.label}"
