@@ -40,8 +40,19 @@ settings.register_profile(
     database=None,
 )
 settings.register_profile("quick", parent=settings.get_profile("default"), max_examples=25)
+settings.register_profile("rest", parent=settings.get_profile("default"))
 settings.register_profile("fuzz", parent=settings.get_profile("long"), max_examples=20_000)
 settings.load_profile(profiles.ACTIVE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What make test has run the same way is not run again by what follows it in make test-full."""
+    if profiles.ACTIVE != "rest":
+        return
+    again = [item for item in items if profiles.same_in_quick(item)]
+    config.hook.pytest_deselected(items=again)
+    left = set(items) - set(again)
+    items[:] = [item for item in items if item in left]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,17 +1,19 @@
 """How much a run tries: the targets of the Makefile set MIRRORLAKE_TESTS to the name of a profile.
 
-quick is `make test`, default `make test-full` and pytest by itself, long `make test-long`, fuzz
-`make fuzz`.
+quick is `make test`; rest is what `make test-full` runs after it; default is pytest by itself, long
+`make test-long`, fuzz `make fuzz`.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
+from hypothesis import is_hypothesis_test
 
 ACTIVE = os.environ.get("MIRRORLAKE_TESTS", "default")
 LONG = ACTIVE == "long"
@@ -23,6 +25,19 @@ def tries(default: int, *, long: int | None = None) -> int:
     if ACTIVE == "quick":
         return max(default // 4, min(default, 2))
     return long if long is not None and LONG else default
+
+
+def same_in_quick(item: pytest.Item) -> bool:
+    """Whether `make test` runs this test, and as every other profile does: it is not marked full,
+    and neither its examples nor anything in its modules depends on the profile."""
+    if item.get_closest_marker("full") or not isinstance(item, pytest.Function):
+        return False
+    if is_hypothesis_test(item.obj) or hasattr(item.cls, "TestCase"):
+        return False
+    names = {item.module.__name__, getattr(item.obj, "__module__", item.module.__name__)}
+    depends = (tries, sys.modules[__name__])
+    values = [value for name in names for value in vars(sys.modules[name]).values()]
+    return not any(value is one for value in values for one in depends)
 
 
 def some(values: Sequence[Any], quick: int = 1) -> list[Any]:
