@@ -1,1 +1,2 @@
-"""What is made of the changes of tables: landing zones of others."""
+"""Other forms of the changes of tables: landing zones, event files, and pages, streams and views of
+the change feed."""

@@ -1,5 +1,5 @@
 """The order of events, which may arrive in any order: determines the last change of each key
-(ST-180 to ST-234)."""
+(ST-180 to ST-234). Landed rows have an order already; `apply/fold.py` reduces them."""
 
 from mirrorlake.mirror.order.duplicates import first_of_each
 from mirrorlake.mirror.order.records import (
