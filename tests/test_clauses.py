@@ -55,6 +55,7 @@ def test_a_proved_clause_is_recorded(tmp_path: Path, processes: str) -> None:
     assert proved == {"LZ-077": ["test_marked.py::test_one"]}
 
 
+@pytest.mark.full
 @pytest.mark.clause("CF-218")
 @pytest.mark.parametrize("processes", some(["0", "2"]))
 def test_a_test_that_fails_names_its_clauses(tmp_path: Path, processes: str) -> None:
@@ -73,6 +74,7 @@ def test_every_observation_of_delta_has_a_test_on_spark() -> None:
     assert observed - tested - set(described()) == {"CF-218"}  # this one
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", some(["0", "2"]))
 def test_a_clause_that_only_a_test_of_the_full_run_proves_fails_every_whole_run(
     tmp_path: Path, processes: str

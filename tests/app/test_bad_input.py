@@ -73,6 +73,7 @@ def test_what_stood_before_the_fault_is_applied(zone: Zone, table: str) -> None:
     assert zone.rows(table)[0] == (1, "a")
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-267")
 def test_the_table_without_a_fault_goes_on(zone: Zone) -> None:
     assert zone.rows("good") == [(1, "a"), (2, "b")]
@@ -85,6 +86,7 @@ def test_a_bad_marker_is_named_with_row_column_and_value(zone: Zone) -> None:
     assert (error.row, error.column, error.value) == (2, MARKER, "7")
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-268", "LZ-269")
 def test_a_repaired_file_is_applied(tmp_path: Path, spark: Spark) -> None:
     zone = Zone(tmp_path / "root", spark)

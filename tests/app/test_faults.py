@@ -52,6 +52,7 @@ class TestADataFileOfTheDeltaTableThatIsGone:
         """Where the data file of table a can be put back from."""
         return data_file(zone, "a").rename(tmp_path / "aside")
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-267")
     def test_it_stops_its_table_alone(self, zone: Zone, lost: Path) -> None:
         (error,) = zone.apply().errors

@@ -88,6 +88,7 @@ def stated(zone: Zone) -> dict[str, TableState]:
 
 
 class TestNames:
+    @pytest.mark.full
     @pytest.mark.parametrize("name", NAMES)
     def test_a_name_that_a_folder_can_have_is_a_table(
         self, zone: Zone, outside: Path, name: str

@@ -38,6 +38,7 @@ def test_with_nothing_landed_it_ends_without_java(zone: Zone) -> None:
     assert report.errors == []
 
 
+@pytest.mark.full
 def test_with_nothing_landed_it_does_not_even_load_pyspark(zone: Zone) -> None:
     """To load it takes a fifth of the time."""
     _without_pyspark("apply", "--once", "--root", str(zone.root))

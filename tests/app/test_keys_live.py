@@ -90,6 +90,7 @@ CHANGES: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "each"),
     some([(name, bool(number % 2)) for number, name in enumerate(CHANGES)], 4),
@@ -125,6 +126,7 @@ GAINED: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "each"), some([(name, each) for name in GAINED for each in (True, False)], 1)
 )

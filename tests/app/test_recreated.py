@@ -71,6 +71,7 @@ def test_without_its_first_file_it_stops_and_nothing_is_moved(zone: Zone) -> Non
     assert present(zone) == {2}
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-268")
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_number_that_was_put_aside_and_comes_again_stops_the_table(

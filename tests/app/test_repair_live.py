@@ -82,6 +82,7 @@ def check(evolving: EvolvingDatabase) -> None:
         evolving.check(table)
 
 
+@pytest.mark.full
 def test_a_stream_whose_slot_was_dropped_is_repaired(evolving: EvolvingDatabase) -> None:
     generations = generations_of(evolving)
     drop_slot(evolving)
@@ -174,6 +175,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", some(POINTS, 2))
 @pytest.mark.parametrize("again", some([True, False], 2))
 def test_a_repair_that_dies_is_taken_up_by_the_next_repair_or_capture(

@@ -102,6 +102,7 @@ CHANGES: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", some(CHANGES.values(), 5), ids=CHANGES)
 def test_a_table_is_equal_after_its_columns_have_changed(
     evolving: EvolvingDatabase, statements: Sequence[str]
@@ -118,6 +119,7 @@ def test_a_table_is_equal_after_its_columns_have_changed(
     evolving.check("apples")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", some(CHANGES.values(), 2), ids=CHANGES)
 def test_a_table_is_equal_when_every_statement_is_seen_at_once(
     evolving: EvolvingDatabase, statements: Sequence[str]
@@ -150,6 +152,7 @@ EXCHANGED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("point", "times"), some([(p, n) for p in POINTS for n in (1, 2)], 3))
 def test_columns_are_altered_once_when_capture_dies(
     evolving: EvolvingDatabase, point: CrashPoint, times: int
@@ -171,6 +174,7 @@ def test_columns_are_altered_once_when_capture_dies(
     evolving.check("apples")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("point", "times"), some([(p, n) for p in APPLYING for n in (1, 2)], 3))
 def test_columns_are_altered_once_when_apply_dies(
     evolving: EvolvingDatabase, point: CrashPoint, times: int
@@ -185,6 +189,7 @@ def test_columns_are_altered_once_when_apply_dies(
     evolving.check("apples")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", some(CHANGES.values(), 4), ids=CHANGES)
 def test_columns_that_are_dropped_in_the_source_are_dropped_in_the_table(
     database: Database, store: LocalStore, statements: Sequence[str]
@@ -207,6 +212,7 @@ DROPPED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", [*some(APPLYING, 2), CrashPoint.PROPERTIES_SET])
 def test_a_column_is_dropped_after_a_crash(
     database: Database, store: LocalStore, point: CrashPoint
@@ -234,6 +240,7 @@ IGNORED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("each", [True, False])
 def test_columns_that_are_added_may_be_ignored(
     database: Database, store: LocalStore, *, each: bool

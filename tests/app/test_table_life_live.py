@@ -169,6 +169,7 @@ RENAMES: dict[str, tuple[str, Sequence[str]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "each"), some([(name, each) for name in RENAMES for each in (False, True)], 3)
 )

@@ -55,6 +55,7 @@ def test_an_ordinary_name_is_its_folder(name: str) -> None:
     assert escaped(name) == name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_delta_rs_duckdb_and_sql_read_a_table_of_any_name(zone: Zone, name: str) -> None:
     path = filled(zone, name)
@@ -76,6 +77,7 @@ def test_spark_writes_and_reads_them(tmp_path: Path, spark: Spark) -> None:
     assert [queried(zone, name) for name in NAMES] == [[(1, "a")]] * len(NAMES)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["%5Fx", "a\nb", "..a", "x~y"])
 def test_a_table_of_an_earlier_release_stays_in_its_place(zone: Zone, name: str) -> None:
     filled(zone, name).rename(earlier := zone.root / "Tables/s" / name)

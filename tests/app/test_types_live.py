@@ -68,6 +68,7 @@ TOLD = {
 """Changes after which nothing is to be read again."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "each"),
     some([(name, bool(number % 2)) for number, name in enumerate(CHANGES)], 4),
@@ -87,6 +88,7 @@ def test_a_table_is_equal_after_types_have_changed(
     evolving.check("pears")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", TOLD.values(), ids=TOLD)
 def test_a_table_is_not_read_again_where_its_values_are_told(
     evolving: EvolvingDatabase, statements: Sequence[str]
@@ -126,6 +128,7 @@ APPLYING = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", some(DEATHS, 1))
 def test_types_change_once_when_capture_dies(evolving: EvolvingDatabase, point: CrashPoint) -> None:
     evolving.begin(*TABLES)

@@ -60,6 +60,7 @@ def backfill(evolving: EvolvingDatabase, table: str) -> None:
     requests.request(jobs, [table], table, None, None, WallClock().now())
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.parametrize("point", [None, CrashPoint.ESTABLISHED, CrashPoint.LOAD_MANIFEST])
 def test_a_row_that_is_not_loaded_comes_whole_with_its_first_change(
@@ -81,6 +82,7 @@ def test_a_row_that_is_not_loaded_comes_whole_with_its_first_change(
     assert excluded(evolving) == {"public.apples"}
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.parametrize("point", [None, CrashPoint.BACKFILL_PUBLISHED, CrashPoint.CUT_WRITTEN])
 def test_a_backfill_of_all_rows_makes_the_table_whole(
@@ -98,6 +100,7 @@ def test_a_backfill_of_all_rows_makes_the_table_whole(
     assert Records(evolving.store, root.LANDING).unloaded() == set()
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-291")
 def test_a_table_that_joins_later_is_not_loaded_by_itself(evolving: EvolvingDatabase) -> None:
     evolving.begin()

@@ -144,6 +144,7 @@ def begun(evolving: EvolvingDatabase, *statements: str) -> None:
     evolving.apply()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", some(CHANGES.values(), 5), ids=CHANGES)
 def test_a_table_without_key_has_the_rows_of_its_source(
     evolving: EvolvingDatabase, statements: Sequence[str]

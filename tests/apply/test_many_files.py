@@ -89,6 +89,7 @@ def test_a_batch_opens_only_the_files_of_its_keys(tmp_path: Path, spread: int) -
         assert len(pickle.dumps(task)) < len(pickle.dumps(list(task.files))) / 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spread", [False, True])
 def test_tables_are_equal_with_file_lists_and_dictionaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool

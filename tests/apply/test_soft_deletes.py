@@ -72,6 +72,7 @@ class SoftTable:
         assert self.mirrored.feed(outcome.version) == feed  # type: ignore[union-attr]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("way", some(list(Way), 2))
 @settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))

@@ -145,6 +145,7 @@ def told(event: dict[str, Any]) -> tuple[str, str, str | None]:
 cuts = st.sets(st.integers(1, 30), max_size=8)
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-041", "ST-167", "ST-172", "ST-222", "ST-235", "ST-256")
 @settings(max_examples=tries(300))
 @given(

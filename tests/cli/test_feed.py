@@ -159,6 +159,7 @@ def test_it_follows_a_table_with_less_than_a_second_of_delay(
         assert process.wait(10) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("call", "rows"),
     [

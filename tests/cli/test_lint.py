@@ -101,6 +101,7 @@ def test_a_path_without_a_zone_is_wrong_use(run: Run, arguments: list[str]) -> N
     assert run("lint", *arguments).code == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("clause", clauses())
 def test_every_finding_is_explained(run: Run, clause: str) -> None:
     done = run("lint", "--explain", clause.lower())

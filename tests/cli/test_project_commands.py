@@ -156,6 +156,7 @@ def test_a_foreign_slot_of_the_same_name_is_not_touched(run: Run, shop: Database
     assert _slot(shop, slot) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "work",
     [
@@ -192,6 +193,7 @@ def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> N
     assert _slots(shop) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("work", [("capture", "--once"), ("run", "--once"), ("run",)])
 def test_a_detached_mirror_says_so_wherever_it_is_asked(
     run: Run, shop: Database, tmp_path: Path, work: tuple[str, ...]
@@ -248,6 +250,7 @@ def test_reset_all_loads_everything_anew_after_a_gap(run: Run, shop: Database) -
     assert orders["steps"][-1]["rows"] == 11
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-277")
 def test_a_lost_slot_is_failed_permanently_until_it_is_repaired(run: Run, shop: Database) -> None:
     run("capture", "--once")

@@ -33,6 +33,7 @@ def test_without_tables_the_list_is_empty(run: Run, tmp_path: Path) -> None:
     assert run("sql", "show tables", "--root", "new", "--json").facts() == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("table", ["people", "sales.orders", "sales.odd name"])
 def test_all_rows_of_a_table_become_a_file(run: Run, tmp_path: Path, table: str) -> None:
     for form in ("parquet", "csv", "arrow"):

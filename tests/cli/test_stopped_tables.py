@@ -79,6 +79,7 @@ class TestATableThatWasReplacedWhileNobodyLooked:
         assert tables(run)["public.orders"]["error"] is None
         assert pending_rows(run, "public.orders") == 1
 
+    @pytest.mark.full
     def test_it_stops_alone_where_the_project_wants_it(self, run: Run, shop: Database) -> None:
         self.stop()
         shop.execute("insert into log values ('goes on')")
@@ -88,6 +89,7 @@ class TestATableThatWasReplacedWhileNobodyLooked:
         assert found["public.log"]["error"] is None
         assert found["public.log"]["pending_files"] > 1
 
+    @pytest.mark.full
     def test_reset_loads_the_new_one(self, run: Run) -> None:
         self.stop()
         run("capture", "--once")
@@ -101,6 +103,7 @@ class TestATableThatWasReplacedWhileNobodyLooked:
         self.file.write_text(self.file.read_text() + said)
 
 
+@pytest.mark.full
 def test_a_table_that_cannot_join_stops_alone_and_begins_after_its_remedy(
     run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

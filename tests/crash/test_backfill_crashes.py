@@ -47,6 +47,7 @@ def test_a_table_that_differs_is_read_again_after_a_kill(project: Project) -> No
     assert_landed(project, "a.parts")
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-290")
 @pytest.mark.parametrize(("point", "passage"), some(POINTS))
 def test_a_backfill_that_is_killed_goes_on_where_it_was(

@@ -38,6 +38,7 @@ def run(root: Path, crash_at: str = "") -> int:
     return ended.code
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-121", "LZ-135", "LZ-136")
 @pytest.mark.parametrize("point", some(POINTS, 5))
 def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, point: str) -> None:

@@ -101,6 +101,7 @@ def is_applied_once(root: Path, orphans: set[Path]) -> None:
     assert not orphans & named(table)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", some(list(POINTS.values()), 3), ids=POINTS)
 def test_a_batch_that_is_killed_between_stages_is_applied_once(tmp_path: Path, point: str) -> None:
     root = tmp_path / "root"

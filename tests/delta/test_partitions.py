@@ -52,6 +52,7 @@ def partitioned(draw: st.DrawFn) -> tuple[tuple[Shape, list[Landing]], list[str]
     return (shape, landings), chosen
 
 
+@pytest.mark.full
 @settings(max_examples=tries(100))
 @given(drawn=partitioned(), way=st.sampled_from(Way), mapped=st.booleans())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes(drawn, way, mapped) -> None:

@@ -146,6 +146,7 @@ def linted(root: Path) -> list[str]:
     return [finding.rule.key for finding in lint(of_path(root)).findings]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", some([planned, linted]))
 @pytest.mark.parametrize("content", some(HOSTILE))
 def test_a_small_hostile_file_takes_bounded_memory(

@@ -42,6 +42,7 @@ def _cases() -> list[object]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", _cases())
 def test_a_broken_zone_gives_its_finding_and_no_other(tmp_path: Path, case: Case) -> None:
     zone = clean_v1(tmp_path) if case.profile is V1 else clean(tmp_path)

@@ -33,6 +33,7 @@ def run(served: Served, *arguments: str, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.full
 def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_path: Path) -> None:
     def file(name: str, content: Any) -> str:
         path = tmp_path / name

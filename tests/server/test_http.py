@@ -132,6 +132,7 @@ def test_a_forged_host_is_refused(served: Served) -> None:
     assert refused(served.call("GET", f"{V1}/streams", Host="evil.example:80"))[0] == 421
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "code"),
     [

@@ -12,6 +12,7 @@ SEEDS = tries(120, long=2_000)
 GROUPS = 4
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-122", "LZ-124", "LZ-125", "LZ-126", "LZ-127", "LZ-250", "LZ-326")
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_each_file_is_applied_once_and_in_its_order_whatever_happens(group: int) -> None:

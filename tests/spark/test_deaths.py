@@ -107,6 +107,7 @@ CHANGED = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.clause("LZ-267")
 @pytest.mark.parametrize(

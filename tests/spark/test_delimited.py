@@ -121,6 +121,7 @@ def errors(zone: Texts, run: str) -> dict[str, Any]:
     return {error.table: error for error in getattr(zone, run).errors}
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-314", "LZ-316")
 def test_the_golden_example_as_text(zone: Texts) -> None:
     assert zone.rows("golden") == [("E0001", "Bellevue"), ("E0002", "Redmond")]
@@ -152,6 +153,7 @@ def data_files(zone: Texts, name: str) -> int:
 
 
 class TestLarge:
+    @pytest.mark.full
     def test_a_text_is_read_in_parts_by_several_tasks(self, zone: Texts) -> None:
         assert sorted(zone.rows("large")) == [(n, f"two\nlines, {n}") for n in range(300)]
         assert data_files(zone, "large") > 1

@@ -156,6 +156,7 @@ def test_each_condition_has_its_reason() -> None:
     assert {str(reason) for reason in REASONS.values()} >= {"not_recorded", "reserved_column"}
 
 
+@pytest.mark.full
 @pytest.mark.clause("CF-176")
 def test_a_subscription_gives_frames_of_whole_commits(
     tmp_path: Path, session: SparkSession

@@ -99,6 +99,7 @@ def in_time(source: str, events: list[Event]) -> list[Event]:
     return events
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-219", "ST-248")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("seed", range(tries(1, long=100)))

@@ -47,6 +47,7 @@ def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
     return {key: value_of({"key": key, "payload": payload}) for key, payload in by_key.items()}
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-256")
 @pytest.mark.parametrize("source", drawn.SOURCES)
 @settings(max_examples=tries(12, long=3_000), deadline=None)

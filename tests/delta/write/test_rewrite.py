@@ -85,6 +85,7 @@ def counts(done: Rewritten) -> dict[str, int]:
     return {kind: n for kind, n in named.items() if n}
 
 
+@pytest.mark.full
 @settings(max_examples=tries(200, long=300))
 @given(histories())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history: Any) -> None:

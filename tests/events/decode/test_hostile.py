@@ -76,6 +76,7 @@ def test_a_file_that_ends_anywhere_is_refused() -> None:
     assert len(blocks_end) < 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -13,6 +13,7 @@ from tests.mirror.order.model import Consumer, table_of
 from tests.profiles import tries
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-216", "ST-217", "ST-219", "ST-229", "ST-233", "ST-248", "ST-249")
 @pytest.mark.parametrize("source", SOURCES)
 @settings(max_examples=tries(80, long=10_000))

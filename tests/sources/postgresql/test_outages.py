@@ -173,6 +173,7 @@ def test_after_all_connections_are_lost_the_first_attempt_succeeds(
     assert waits == [1.0]
 
 
+@pytest.mark.full
 def test_a_server_that_is_down_is_told_within_seconds_and_until_it_is_back(
     server: EmbeddedServer, begin: Begin, stop: threading.Event, store: LocalStore
 ) -> None:

@@ -36,6 +36,7 @@ KEYS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("type_", KEYS)
 def test_a_row_is_found_by_a_key_as_it_was_captured(captured: Captured, type_: str) -> None:
     captured.begin(

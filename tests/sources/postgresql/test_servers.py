@@ -175,6 +175,7 @@ def test_a_server_that_is_not_there_is_a_finding(limited: Captured) -> None:
     assert finding.remedy
 
 
+@pytest.mark.full
 def test_a_server_that_is_killed_ends_the_stream_as_unavailable() -> None:
     with EmbeddedServer(18) as server, psycopg.connect(server.url, autocommit=True) as sql:
         captured = Captured(

@@ -114,6 +114,7 @@ def test_a_clone_has_a_feed_of_its_own(session: SparkSession, tmp_path: Path) ->
     assert condition(lambda: session.sql(deep))[0] == "PARSE_SYNTAX_ERROR"
 
 
+@pytest.mark.full
 @pytest.mark.clause("CF-093")
 def test_the_time_of_a_commit_may_be_in_the_commit(session: SparkSession, tmp_path: Path) -> None:
     """Then a copy of the table tells the same."""

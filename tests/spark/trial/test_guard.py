@@ -83,6 +83,7 @@ def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) 
     assert trial.fails(spark) == ""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("expected", "row", "said"),
     some(
@@ -156,6 +157,7 @@ def forgets(truly: Any) -> Any:
     return fitting
 
 
+@pytest.mark.full
 def test_a_trial_that_is_written_twice_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_table_goes_on_with_its_key(
     assert [part.table.key for part in parts if isinstance(part, Changes)] == [key, ()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_a_table_whose_older_rows_changed_differs_before_the_next_row(
     any_captured: Captured, name: str
@@ -129,6 +130,7 @@ def test_a_table_whose_older_rows_changed_differs_before_the_next_row(
     assert told(events(chunks))[-1] == (Marker.INSERT, 2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "statements",
     [
@@ -190,6 +192,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statements", HARMLESS.values(), ids=HARMLESS)
 def test_a_table_whose_older_rows_are_the_same_goes_on(
     any_captured: Captured, statements: Sequence[str]

@@ -110,6 +110,7 @@ def test_a_table_with_altered_partitions_differs_before_the_next_row(
     assert list(before.parts).index(first) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("statements", "what"), DIFFERENT.values(), ids=DIFFERENT)
 def test_a_table_in_which_nothing_happens_afterwards_is_found_by_the_watch(
     captured: Captured, statements: Sequence[str], what: str
@@ -153,6 +154,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_behind", [False, True])
 @pytest.mark.parametrize("statements", HARMLESS.values(), ids=HARMLESS)
 def test_a_table_whose_rows_are_all_in_the_log_goes_on(
