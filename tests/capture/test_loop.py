@@ -213,6 +213,20 @@ def test_nothing_is_published_or_acknowledged_once_the_right_to_write_is_lost(
     assert (newest.number if newest else 0) == len(before)
 
 
+def test_an_idle_stream_checks_the_right_to_write_now_and_then() -> None:
+    """Each check reads the lease, of ten idle streams too."""
+    clock = SteppedClock()
+    store, stream, checked = MemoryStore(clock), Due(clock, [0.5]), list[float]()
+    loop = loop_of(stream, store, clock, guard=lambda: checked.append(clock.monotonic()))
+    go_on(loop)
+    until, idle = clock.monotonic(), checked[-1]
+    assert checked[0] >= 0.5  # not before there was something to write
+    assert len([moment for moment in checked if moment < idle]) <= 3
+    go_on(loop)
+    later = [moment for moment in checked if moment >= until]
+    assert 1 <= len(later) <= 2
+
+
 def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
     clock = SteppedClock()
     store = MemoryStore(clock)

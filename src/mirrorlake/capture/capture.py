@@ -142,7 +142,7 @@ class Capture:
         """Land everything that was committed when this was called, and complete the backfills
         that were requested."""
         self._catch_up()
-        if not self._stop.is_set() and self._replaced():
+        if not self._stop.is_set() and self._replaced(self._source.discover()):
             self._disconnect()
             self._reopen()  # loads them
             self._catch_up()
@@ -152,7 +152,7 @@ class Capture:
         while loop is not None and not self._stop.is_set() and not loop.position.covers(target):
             self.step(0.2)
             if loop.is_read_to(target):
-                self._check_source()
+                self._check_source(self._source.discover())
                 self._finish()
         while not self._stop.is_set() and not self._backfills.is_done():
             self.step(0.2)
@@ -172,7 +172,7 @@ class Capture:
                 self._outages.check()
                 self._outages.resumed()
                 if self._guard.finds_rejected():
-                    self._check_source()
+                    self._check_source(self._source.discover())
                 if self._clock.monotonic() - watched >= self._settings.watch_seconds:
                     watched = self._clock.monotonic()
                     self._watch()
@@ -288,11 +288,11 @@ class Capture:
     def _captured(self) -> list[SourceTable]:
         return members.captured(self._source.discover(), self._records, self._sinks)
 
-    def _replaced(self) -> list[SourceTable]:
+    def _replaced(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         """Tables that were created again since they were loaded, and are loaded again."""
         if SchemaChangeKind.TABLE_RECREATED in self._settings.stops_at:
             return []
-        return members.replaced(self._source.discover(), self._records, self._sinks)
+        return members.replaced(tables, self._records, self._sinks)
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -485,7 +485,7 @@ class Capture:
         elif record is not None and record.is_complete:
             record = self._log_start.resume(record, identity)
         self._keep_names()
-        if replaced := self._replaced():
+        if replaced := self._replaced(self._source.discover()):
             for table in replaced:
                 self._lease.check()
                 what = members.RECREATED
@@ -501,7 +501,7 @@ class Capture:
         if not record.is_complete:
             record = self._made(record, identity)
         self._connect(record)
-        self._check_source()
+        self._check_source(self._source.discover())
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
     def _disconnect(self) -> None:
@@ -529,10 +529,10 @@ class Capture:
 
     def _watch(self) -> None:
         """Look for what would be lost silently, and for tables that came, went or were replaced."""
-        self._check_source()
-        known = {table.table for table in self._tables}
-        found = self._captured()
-        if self._replaced() or {table.table for table in found} != known:
+        now = self._source.discover()
+        self._check_source(now)
+        found = {table.table for table in members.captured(now, self._records, self._sinks)}
+        if self._replaced(now) or found != {table.table for table in self._tables}:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 
@@ -556,10 +556,11 @@ class Capture:
             self._guard.release()
             raise self._log_start.with_hint(gap)
 
-    def _check_source(self) -> None:
+    def _check_source(self, tables: Sequence[SourceTable]) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
+        self._lease.check()
         # Before a table that has lost its key is published without its updates.
-        self._look_at_tables(self._source.discover())
+        self._look_at_tables(tables)
         self._look_at_log()
         for finding in self._source.watch(self._streamed()):
             if finding.severity is CheckSeverity.OK:
@@ -582,10 +583,8 @@ class Capture:
                 raise self._log_start.with_hint(gap)
             if finding.severity is CheckSeverity.ERROR and finding.table is not None:
                 as_what = TableAltered if finding.check == ALTERED else TableError
-                self._lost(
-                    finding.table,
-                    as_what(finding.message, table=str(finding.table), hint=finding.remedy),
-                )
+                lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
+                self._lost(finding.table, lost)
 
 
 class _InTurn(Executor):

@@ -33,6 +33,9 @@ Know = Callable[[KnownTables, LogPoint], None]
 Differs = Callable[[TableDiffers], None]
 """Called with a table that has to be read again, before anything later is taken."""
 
+IDLE_CHECK_SECONDS = 2.0
+"""How often the right to write is checked while nothing has any effect."""
+
 Refuses = Callable[[SchemaChange], TableError | None]
 """The reason why a table cannot continue after its columns have changed; None when it can."""
 
@@ -47,7 +50,8 @@ class CaptureLoop:
 
     lost: called with a table that the source gives up.
     heartbeat_seconds: how often the sinks cut while they have nothing pending.
-    guard: raises when this process may no longer write; called after each read, before any effect.
+    guard: raises when this process may no longer write; called before any effect, and every
+        `IDLE_CHECK_SECONDS` without one.
     differs: without it, a table that differs is lost.
     differing: the tables that are currently read again.
     landed: the form in which sinks take a part of the stream while there are differing tables.
@@ -83,17 +87,19 @@ class CaptureLoop:
         self.position = common([writer.durable for writer in writers])
         self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
-        self._last_cut = clock.monotonic()
+        self._last_cut = self._checked = clock.monotonic()
         # The last process may have crashed between the cut and its acknowledgement.
         stream.acknowledge(self.position)
 
     def step(self, wait: float) -> bool:
         """Read once, and write when it is due. Returns whether anything arrived."""
         chunk = self._stream.read(min(wait, self._until_due()))
-        self._guard()
+        now = self._clock.monotonic()
+        if chunk is not None or now - self._checked >= IDLE_CHECK_SECONDS:
+            self._check()
         if chunk is not None:
             self._take(chunk)
-        now = self._clock.monotonic()
+            now = self._clock.monotonic()
         dues = [(writer, writer.due()) for writer in self._writers]
         ready = [writer for writer, due in dues if due is not None and due <= now]
         idle = [writer for writer, due in dues if due is None]
@@ -126,13 +132,16 @@ class CaptureLoop:
         transaction is open, with the position of the stream and the commit time of the last
         transaction."""
         assert not self._is_open
-        self._guard()
         self._roll(self._writers, [], lambda: land(self._complete, self._commit_time))
 
     def abandon(self) -> None:
         """Discard everything that is not durable."""
         for writer in self._writers:
             writer.abandon()
+
+    def _check(self) -> None:
+        self._guard()
+        self._checked = self._clock.monotonic()
 
     def _take(self, chunk: Chunk) -> None:
         for part in chunk.parts:
@@ -178,6 +187,7 @@ class CaptureLoop:
     ) -> None:
         """Make everything up to `_complete` durable in these sinks (the idle ones have nothing
         pending), and acknowledge what is durable in all."""
+        self._check()
         if self._known:
             self._know(self._known, self._complete)
             self._known = {}

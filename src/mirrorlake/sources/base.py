@@ -139,10 +139,10 @@ class Pulse(Protocol):
     """Checks whether the server answers. For use by one thread, which may differ from the
     source's."""
 
-    def check(self) -> None:
+    def check(self) -> float:
         """Return if the stream that was opened last received something within about a second;
         otherwise query the server, with a timeout of 2 seconds. A refusal counts as an answer.
-        Raises SourceUnavailable."""
+        Returns after how many seconds it has to be checked again. Raises SourceUnavailable."""
         ...
 
     def close(self) -> None: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -170,9 +171,24 @@ class LocalStore(FolderStore):
         return found
 
     def _leaves(self, location: Path) -> bool:
+        if not self._has_link(location):
+            return False
         # Compared as text: each scan of a landing zone calls this for every folder.
         real = os.path.realpath(location)
         return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
+
+    def _has_link(self, location: Path) -> bool:
+        """Whether something between the root and a location below it is a link. This is cheaper to
+        see than where the location really is, and true for nothing that we have made."""
+        at = os.fspath(self.root)
+        for part in location.parts[len(self.root.parts) :]:
+            at = f"{at}{os.sep}{part}"
+            try:
+                if stat.S_ISLNK(os.lstat(at).st_mode):
+                    return True
+            except OSError:
+                return False  # it does not exist, and so nothing below it
+        return False
 
     @contextmanager
     def _temporary(self, path: str, content: bytes) -> Iterator[Path]:

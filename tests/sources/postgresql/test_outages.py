@@ -324,6 +324,19 @@ def test_a_server_that_is_busy_with_the_log_is_not_told_to_be_away(
     assert records.outage() is None
 
 
+@pytest.mark.full
+def test_a_stream_that_is_heard_is_not_asked_and_looked_at_when_it_may_be_silent(
+    server: EmbeddedServer,
+) -> None:
+    """Threads of many idle streams that look more often would take a share of a core."""
+    with psycopg.connect(server.url) as sql:
+        heard = [time.monotonic()]
+        pulse = PostgresPulse("postgresql://u@nobody.invalid/d", sql.info, lambda: heard[0])
+        assert 0.5 < pulse.check() <= connect._QUIET_SECONDS
+        heard[0] -= 1.0
+        assert pulse.check() <= connect._QUIET_SECONDS - 1.0
+
+
 def test_a_server_that_never_answered_is_not_waited_for(
     server: EmbeddedServer, begin: Begin
 ) -> None:

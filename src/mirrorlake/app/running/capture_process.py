@@ -51,7 +51,8 @@ class CaptureProcess:
         self._process = context.Process(
             target=_run, args=(capture, sending, prepare), name="capture", daemon=True
         )
-        self._sending = sending
+        self._sending, self._poll = sending, select.poll()
+        self._poll.register(self._reports.fileno(), select.POLLIN)
         self._stopped = self._is_silent = False
 
     def start(self) -> None:
@@ -83,7 +84,7 @@ class CaptureProcess:
             )
 
     def _is_told(self) -> bool:
-        return not self._is_silent and self._reports.poll()
+        return not self._is_silent and bool(self._poll.poll(0))
 
     @property
     def is_alive(self) -> bool:

@@ -26,8 +26,9 @@ STREAM_RESUMED = "stream_resumed"
 SOURCE_SILENT = "source_silent"
 
 LOOK_SECONDS = 0.25
-"""Between two checks of the pulse: an outage is reported everywhere within 5 seconds, of which the
-server has 2 to answer, and `status` and its files take 1."""
+"""Between two checks of the pulse of a server that does not answer: an outage is reported
+everywhere within 5 seconds, of which the server has 2 to answer, and `status` and its files
+take 1."""
 
 GIVE_UP_SECONDS = 10.0
 """Silence after which capture reconnects: a stalled connection may never recover."""
@@ -80,13 +81,14 @@ class Outages:
 
     def _look(self, pulse: Pulse, done: threading.Event) -> None:
         heard = self._clock.now()
+        pause = LOOK_SECONDS
         with closing(pulse):
-            while not done.wait(LOOK_SECONDS):
+            while not done.wait(pause):
                 silence: SourceUnavailable | None = None
                 try:
-                    pulse.check()
+                    pause = pulse.check()
                 except SourceUnavailable as error:
-                    silence = error
+                    silence, pause = error, LOOK_SECONDS
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return

@@ -13,14 +13,14 @@ from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.postgresql.connect import Connection, connect, translated
 from mirrorlake.sources.postgresql.recognition import row_identity, without_effect
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity, leaves
-from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
+from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, TypeRow, Types
 from mirrorlake.sources.selection import Selection
 from mirrorlake.sources.table import Attached, SourceTable
 
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
        typelem::bigint, typdelim::text
-from pg_catalog.pg_type
+from pg_catalog.pg_type where oid >= %s
 """
 
 # Also of transactions that were rolled back, and some seconds late.
@@ -82,9 +82,13 @@ class CatalogTable:
     attached: Mapping[str, Attached] = field(default_factory=dict)
 
 
-def read_types(connection: Connection) -> Types:
-    rows = [TypeRow(*row) for row in connection.execute(_TYPES)]
-    return Types({row.oid: row for row in rows})
+def read_types(connection: Connection, earlier: Types | None = None) -> Types:
+    """The types of the database. earlier: of the same connection; those of the server itself, which
+    are hundreds and never change, are not read again then."""
+    known = earlier.builtin if earlier else {}
+    first = FIRST_OF_APPLICATIONS if known else 0
+    rows = [TypeRow(*row) for row in connection.execute(_TYPES, [first])]
+    return Types({**known, **{row.oid: row for row in rows}})
 
 
 def read_tables(connection: Connection, selection: Selection) -> list[CatalogTable]:

@@ -103,12 +103,13 @@ class PostgresPulse:
         self._heard, self._answered, self._queried = heard, -inf, -inf
         self._connection: Connection | None = None
 
-    def check(self) -> None:
+    def check(self) -> float:
         now = time.monotonic()
-        if now - max(self._heard(), self._answered) < _QUIET_SECONDS:
+        left = max(self._heard(), self._answered) + _QUIET_SECONDS - now
+        if left > 0:
             if now - self._queried > _SPARE_SECONDS:
                 self.close()
-            return
+            return left
         self._queried = now
         try:
             with translated():
@@ -119,6 +120,7 @@ class PostgresPulse:
             if isinstance(refused, psycopg.OperationalError) and _failure(refused)[0] == _SILENT:
                 raise
         self._answered = time.monotonic()
+        return _QUIET_SECONDS
 
     def close(self) -> None:
         if self._connection is not None:

@@ -258,6 +258,7 @@ class PostgresSource:
             findings += server_checks.watch(self._sql(), self._settings, as_now)
             findings += table_checks.changed(tables, now)
             if self._recognition:
+                looks = self._look.tables(tables)
                 findings += [
                     CheckResult(
                         DIFFERS if kind else ALTERED,
@@ -267,7 +268,7 @@ class PostgresSource:
                         TableId.parse(error.table),
                         kind,
                     )
-                    for kind, error in self._recognition.faults(tables)
+                    for kind, error in self._recognition.faults(looks)
                 ]
                 findings += [
                     CheckResult(
@@ -277,7 +278,7 @@ class PostgresSource:
                         "next change of the table",
                         table=table,
                     )
-                    for table, changes in self._recognition.unseen(tables)
+                    for table, changes in self._recognition.unseen(looks)
                 ]
         return findings
 
@@ -321,12 +322,13 @@ class PostgresSource:
 
     def _sql(self) -> Connection:
         if self._connection is None or self._connection.closed or self._connection.broken:
-            self._connection = connect(self._settings.url)
+            self._connection, self._types = connect(self._settings.url), None
         return self._connection
 
     def _catalog(self) -> list[CatalogTable]:
-        self._types = read_types(self._sql())
-        return read_tables(self._sql(), self._settings.selection)
+        connection = self._sql()
+        self._types = read_types(connection, self._types)
+        return read_tables(connection, self._settings.selection)
 
     def _described(self, catalog: Sequence[CatalogTable]) -> list[SourceTable]:
         assert self._types is not None
@@ -359,7 +361,8 @@ class PostgresSource:
     def _resolve(self, oid: int, modifier: int) -> PgType:
         if self._types is None or oid not in self._types:
             with translated():
-                self._types = read_types(self._sql())
+                connection = self._sql()
+                self._types = read_types(connection, self._types)
         return self._types.resolve(oid, modifier)
 
     def _noted(self, table: TableId, column: str, count: int) -> None:

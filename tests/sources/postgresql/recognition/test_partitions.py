@@ -110,7 +110,9 @@ def test_no_row_passes_that_came_after_something_that_the_log_does_not_tell(
     for acts in [*chunks, 0]:
         for _ in range(acts):
             database.act(may_be_silent=may_be_silent)
-        stopped = stopped or bool(random.random() < 0.3 and list(recognition.faults([known])))
+        stopped = stopped or bool(
+            random.random() < 0.3 and list(recognition.faults(recognition.catalog.tables([known])))
+        )
         stop = len(database.log) if acts == 0 else random.randint(read, len(database.log))
         taken = {1000 + at: database.log[at] for at in range(read, stop)}
         rows = {by: leaf for by, (what, leaf) in taken.items() if what == ROW}
@@ -128,5 +130,8 @@ def test_no_row_passes_that_came_after_something_that_the_log_does_not_tell(
             assert {SILENT, EMPTIED} & dict(database.log).keys()
             return
         assert not any(untold and by > untold[0] for by in rows)
-    found = [*recognition.faults([known]), *recognition.faults([known])]
+    found = [
+        *recognition.faults(recognition.catalog.tables([known])),
+        *recognition.faults(recognition.catalog.tables([known])),
+    ]
     assert bool(found) == bool(database.untold())

@@ -8,12 +8,28 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.sources.postgresql.catalog import read_types
 from tests.conformance.scene import changes_now, loaded
 from tests.conftest import VERSIONS, Database, database_on
 from tests.sources.postgresql.captured import BEGINNING, Captured
 from tests.sources.postgresql.type_cases import CASES, SETUP, Case
 
 pytestmark = pytest.mark.postgres
+
+
+def test_only_the_types_of_the_server_are_remembered_between_two_looks(database: Database) -> None:
+    """There are hundreds of them, and a stream in which nothing happens looks every 30 seconds."""
+    database.execute("create type mood as enum ('glad')")
+    first = read_types(database.sql)
+    database.execute("alter type mood rename to feeling", "create domain short as varchar(3)")
+    again = read_types(database.sql, first)
+    oids = [oid for (oid,) in database.sql.execute("select oid::bigint from pg_type")]
+    assert all(oid in again for oid in oids)
+    number = "select oid::bigint from pg_type where typname = %s"
+    for name, told in [("int4", "int4"), ("feeling", "feeling"), ("short", "short (varchar)")]:
+        ((oid,),) = database.sql.execute(number, [name])
+        assert again.resolve(oid, -1).name == told
+    assert again.builtin == first.builtin
 
 
 @dataclass

@@ -107,11 +107,11 @@ class Recognition:
         return self._partitions_differ(oid, self._looks[oid], progress)
 
     def faults(
-        self, tables: Sequence[SourceTable]
+        self, looks: Mapping[int, TableLook]
     ) -> Iterator[tuple[SchemaChangeKind | None, TableAltered]]:
         """What was done to these tables, as far as it is known now: None where they cannot go on,
         else why they differ, which is reported once."""
-        for oid, look in self.catalog.tables(tables).items():
+        for oid, look in looks.items():
             if oid not in self.tables:
                 continue
             try:
@@ -129,9 +129,9 @@ class Recognition:
         """The error of a table that cannot go on."""
         return _altered(self.tables[oid], what)
 
-    def unseen(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, str]]:
+    def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[TableId, str]]:
         """Changes of columns of these tables, after which no row has changed yet."""
-        for oid, look in self.catalog.tables(tables).items():
+        for oid, look in looks.items():
             known = self._known.get(oid)
             if known and (changes := columns.unseen(known, look, captures(self.tables[oid]))):
                 yield self.tables[oid].table, changes

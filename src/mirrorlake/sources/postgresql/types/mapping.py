@@ -71,10 +71,10 @@ class TypeRow:
     @property
     def is_builtin(self) -> bool:
         """Of the server itself; a type of an application may have the same name."""
-        return self.oid < _FIRST_OF_APPLICATIONS
+        return self.oid < FIRST_OF_APPLICATIONS
 
 
-_FIRST_OF_APPLICATIONS = 16384
+FIRST_OF_APPLICATIONS = 16384
 _VECTORS = {"int2vector", "oidvector"}  # arrays in the catalog, but written as `1 2 3`
 _PLAIN: Mapping[str, tuple[DataType, Form]] = {
     "bool": (types.BOOLEAN, Form.BOOLEAN),
@@ -107,6 +107,11 @@ class Types:
 
     def __contains__(self, oid: int) -> bool:
         return oid in self._rows
+
+    @property
+    def builtin(self) -> Mapping[int, TypeRow]:
+        """Those of the server itself."""
+        return {oid: row for oid, row in self._rows.items() if row.is_builtin}
 
     def resolve(self, oid: int, modifier: int) -> PgType:
         """What a column of this type becomes; text for a type that is not known any more."""
