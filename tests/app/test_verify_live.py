@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -154,12 +155,40 @@ def test_rows_that_differ_are_named(live: Live) -> None:
 
 
 @pytest.mark.full
+def test_a_range_of_the_key_is_compared(live: Live) -> None:
+    damage(live)
+    (equal,) = live.verify("public.orders", keys=("41", "129")).values()
+    assert equal.is_equal, equal.facts()
+    assert (equal.found.source, equal.found.mirrored, equal.ranges) == (89, 89, 2)
+    (found,) = live.verify("public.orders", keys=("40", "130")).values()
+    assert (found.found.missing, found.found.extra, found.found.different) == (0, 1, 1)
+    with pytest.raises(UsageError, match="a range of keys needs one table"):
+        Mirror(live.project).verify(where_key=("1", "2"))
+    (log,) = live.verify("public.log", keys=("1", "2")).values()
+    assert "the table has no key" in log.unverified
+
+
+@pytest.mark.full
+def test_a_row_that_moves_without_its_large_value_is_not_compared_wrongly(live: Live) -> None:
+    """It may be said that the table could not be compared, and never that it differs."""
+    moves = itertools.count(1)
+
+    def move() -> None:
+        live.database.execute(f"update orders set id = id + 10000 where id = {next(moves)}")
+
+    with live.beside(move):
+        (found,) = live.verify("public.orders").values()
+    assert found.found.count == 0, found.facts()
+    assert found.is_equal or "a row moved into the range" in found.unverified
+
+
+@pytest.mark.full
 def test_the_command_says_it_and_ends_with_1(live: Live, run: Callable[..., Any]) -> None:
     damage(live)
     config = ("--config", str(live.file))
     with live.beside(live.once):
         done = run("verify", *config, "--json", "--max-rows-per-second", "5000")
-        told = run("verify", "public.orders", *config)
+        told = run("verify", "public.orders", "--where-key", "1", "500", *config)
         equal = run("verify", "public.words", *config)
     assert done.code == 1
     facts = done.facts()

@@ -17,6 +17,14 @@ def verify(
         list[str] | None, typer.Argument(help="The tables, as schema.name. Default: all.")
     ] = None,
     config: Config = DEFAULT,
+    where_key: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--where-key",
+            metavar="FROM TO",
+            help="Of one table only rows whose first key column is from FROM to TO, both included.",
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -42,6 +50,7 @@ def verify(
 
     \b
     mirrorlake verify
+    mirrorlake verify public.orders --where-key 1000 2000
     mirrorlake verify public.orders --examples 100 --json
     """
     from mirrorlake.app.mirror import Mirror
@@ -54,6 +63,7 @@ def verify(
     with bars("rows") as progress:
         result = mirror.verify(
             tables or (),
+            where_key=where_key,
             timeout=timeout,
             examples=examples,
             max_rows_per_second=max_rows_per_second,

@@ -57,12 +57,14 @@ class RowsAtCut:
         for window in self._windows.values():
             window.take(chunk)
 
-    def of(self, table: SourceTable, limits: ChunkLimits) -> Iterator[tuple[KeyRange, pa.Table]]:
-        """The rows of a table by ranges of its key, which together are all keys. Raises
-        TableError when it cannot be read so, or was altered meanwhile; SourceUnavailable."""
+    def of(
+        self, table: SourceTable, keys: KeyRange, limits: ChunkLimits
+    ) -> Iterator[tuple[KeyRange, pa.Table]]:
+        """The rows of a table by ranges of its key, which together are `keys`. Raises TableError
+        when it cannot be read so, or was altered meanwhile; SourceUnavailable."""
         if fault := self._faults.get(table.table):
             raise fault
-        for chunk in chunks(self._snapshot, table, KeyRange(), limits):
+        for chunk in chunks(self._snapshot, table, keys, limits):
             yield chunk.keys, self._at_cut(table, chunk)
 
     def _at_cut(self, table: SourceTable, chunk: ReadChunk) -> pa.Table:

@@ -25,13 +25,14 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.verification.comparison import Differences, compare, plain
 from mirrorlake.app.verification.mirrored_rows import opened
 from mirrorlake.app.verification.source_rows import RowsAtCut
+from mirrorlake.capture.backfill.backfills import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.delta.workspace import LostFile, Unreachable
-from mirrorlake.errors import NotReached, SourceUnavailable, TableError, UsageError
+from mirrorlake.errors import CannotBackfill, NotReached, SourceUnavailable, TableError, UsageError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
@@ -48,11 +49,13 @@ Progress = Callable[[str, int, int | None], None]
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
     """How tables are verified. timeout: seconds until the mirror shows the position of the source;
-    examples: keys of each kind that are reported for a table, and ranges; limits: of one range."""
+    examples: keys of each kind that are reported for a table, and ranges; keys: the first and the
+    last value of the first key column, as texts, None for all; limits: of one range."""
 
     timeout: float = 60.0
     examples: int = 10
     max_rows_per_second: int | None = None
+    keys: tuple[str, str] | None = None
     limits: ChunkLimits = field(default_factory=lambda: ChunkLimits(rows=250_000, size=128 << 20))
 
 
@@ -172,6 +175,12 @@ class _Verifying:
 
     def _chosen(self, names: Sequence[str]) -> list[SourceTable]:
         """The named tables as the source has them now, or all. Raises UsageError."""
+        if self.settings.keys and len(set(names)) != 1:
+            raise UsageError(
+                "a range of keys needs one table",
+                where="verify",
+                hint="Write `mirrorlake verify TABLE --where-key FROM TO`.",
+            )
         records = Records(store_of(self.project), root.LANDING)
         loaded = table_positions.identities(records)
         self.source.keep_names({identity: table for table, identity in loaded.items()})
@@ -219,6 +228,8 @@ class _Verifying:
                         self.settings.examples,
                     )
                     result = self._joined(result, keys, found)
+        except CannotBackfill as error:  # the hint is how to load it
+            return replace(result, unverified=error.what)
         except TableError as error:
             return replace(result, unverified=str(error))
         except SourceUnavailable as error:
@@ -232,7 +243,8 @@ class _Verifying:
     def _paced(self, table: SourceTable, rows: RowsAtCut) -> Iterator[tuple[KeyRange, pa.Table]]:
         """The ranges of a table, no faster than allowed."""
         begun, read = self.clock.monotonic(), 0
-        for keys, found in rows.of(table, self.settings.limits):
+        wanted = requested_range(table, self.settings.keys)
+        for keys, found in rows.of(table, wanted, self.settings.limits):
             yield keys, found
             read += found.num_rows
             self.progress(str(table.table), read, table.rows)
