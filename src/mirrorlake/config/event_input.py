@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal
 
 from pydantic import Field
@@ -13,6 +13,7 @@ from mirrorlake.config.elsewhere import EventLocationSection
 from mirrorlake.errors import ConfigError
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.root import STATE, TABLES
+from mirrorlake.storage.urls import StorageLocation
 
 _EXTENSIONS = {"avro": ("avro",), "json": ("json", "jsonl"), None: ()}
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
@@ -33,7 +34,7 @@ class EventInputSection(EventLocationSection):
     retention_days: float = Field(default=_INPUT.retention.days, gt=0, le=_LONGEST_DAYS)
     poll_seconds: float = Field(default=_INPUT.poll_seconds, gt=0, le=_LONGEST_SECONDS)
 
-    def settings(self, path: Path, root: Path) -> EventInput:
+    def settings(self, path: Path, root: Path | StorageLocation) -> EventInput:
         """path: of the project file; root: of the tables. Raises ConfigError."""
         if self.dataset is not None and self.dataset_prefix:
             raise ConfigError(
@@ -48,8 +49,7 @@ class EventInputSection(EventLocationSection):
                 hint="Set it to source.look_back_days or more.",
             )
         location, folder = self.location(path, "source"), self.folder(path, "source")
-        if isinstance(location, Path):
-            _check_apart(location / folder, root, path)
+        _check_apart(location, folder, root, path)
         return EventInput(
             location=location,
             path=folder,
@@ -67,10 +67,17 @@ class EventInputSection(EventLocationSection):
         )
 
 
-def _check_apart(files: Path, root: Path, path: Path) -> None:
+def _check_apart(
+    location: Path | StorageLocation, folder: str, root: Path | StorageLocation, path: Path
+) -> None:
     """Refuse a folder of event files that contains root or is inside its tables or state: files of
     the mirror would be read as events."""
-    files, own = files.resolve(), root.resolve()
+    if isinstance(location, Path) and isinstance(root, Path):
+        files, own = PurePath((location / folder).resolve()), PurePath(root.resolve())
+    elif isinstance(location, StorageLocation) and isinstance(root, StorageLocation):
+        files, own = PurePosixPath(location.url, folder), PurePosixPath(root.url)
+    else:
+        return
     if own.is_relative_to(files) or any(files.is_relative_to(own / one) for one in (STATE, TABLES)):
         raise ConfigError(
             "the folder of the event files holds root, or lies among what is made of them",

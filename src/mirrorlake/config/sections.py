@@ -307,12 +307,6 @@ class ProjectFile(Section):
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation
     ) -> EventInput:
-        if not isinstance(root, Path):
-            raise ConfigError(
-                "root is a URL, but what is remembered of events lies in a folder",
-                where=f"{path}, field root",
-                hint="Name a folder. To store the tables elsewhere, set tables.url.",
-            )
         others = self.model_fields_set - {"name", "root", "source", "tables", "mirror"}
         of_mirror = self.mirror.model_fields_set - {
             "metadata_columns",

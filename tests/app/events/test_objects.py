@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirrorlake import config
+from mirrorlake import config, read_feed
 from mirrorlake.app.events.applying import dead_letters
+from mirrorlake.app.events.repair import plan_event_repair
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.errors import Unavailable
+from mirrorlake.app.stores import store_of
+from mirrorlake.delta.file_cache import cache
+from mirrorlake.errors import ConfigError, TableError, Unavailable
+from mirrorlake.root import STATE
 from tests.apply.events.bucket import event
 from tests.apply.events.drawn_files import rows_of
 from tests.objects import S3Server
@@ -74,3 +80,81 @@ def test_a_bucket_that_is_not_there_is_told_and_nothing_is_lost(
         Mirror(project(tmp_path, f"{url}-other", s3.endpoint)).apply_once()
     Mirror(project(tmp_path, url, s3.endpoint)).apply_once()
     assert len(rows_of(tmp_path / "lake/Tables/public/orders")) == 1
+
+
+class InBuckets:
+    """A project whose files and root are in buckets, on machines that have nothing of it."""
+
+    def __init__(self, s3: S3Server, folder: Path, mode: str) -> None:
+        self.s3, self.files, self.root = s3, s3.new_bucket(), f"{s3.new_bucket()}/lake"
+        where = f"endpoint: '{s3.endpoint}', region: us-east-1"
+        self.path = folder / "mirrorlake.yaml"
+        self.path.write_text(
+            f"name: t\nroot: {{url: '{self.root}', {where}}}\n"
+            f"source: {{type: events, url: '{self.files}', mode: {mode}, {where}}}\n"
+        )
+
+    def applied(self, name: str, *events: Mapping[str, Any]) -> dict[str, TableError | None]:
+        """Put a file and apply it, as another machine."""
+        self.s3.put(f"{self.files}/{name}.jsonl", text(*events))
+        with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as temporary:
+            patch.setattr(tempfile, "tempdir", temporary)
+            cache.cache_clear()
+            tables = Mirror(config.load(self.path)).apply_once().tables
+            cache.cache_clear()
+        return {str(table): one.error for table, one in tables.items()}
+
+    def rows(self) -> list[tuple[int, int]]:
+        table = f"{self.root}/Tables/public/orders"
+        changes = read_feed(table, from_version=0, options=self.s3.options).to_arrow().to_pylist()
+        gone = {"delete", "update_preimage"}
+        count = Counter[tuple[int, int]]()
+        for row in changes:
+            count[row["id"], row["v"]] += -1 if row["_change_type"] in gone else 1
+        return sorted(count.elements())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_tables_and_what_is_remembered_of_them_are_in_a_bucket(
+    s3: S3Server, tmp_path: Path, mode: str
+) -> None:
+    lake = InBuckets(s3, tmp_path, mode)
+    old = [event(n, {"id": n % 50, "v": n}, uuid=f"u{n}") for n in range(200)]
+    for number in range(0, 200, 20):
+        assert lake.applied(f"a{number}", *old[number : number + 20]) == {"public.orders": None}
+    new = [event(300, {"id": 7, "v": 0}, "DELETE"), event(301, {"id": 60, "v": 1})]
+    lake.applied("b", *new)
+    lake.applied("c", *old)
+    lake.applied("d", event(302, {"id": 8, "v": 302}, "UPDATE"))
+    last = [(key, key + 150) for key in range(50) if key not in (7, 8)]
+    every = [(n % 50, n) for n in range(200)] + [(7, 0)]
+    wanted = last if mode == "merge" else every
+    assert lake.rows() == sorted([*wanted, (60, 1), (8, 302)])
+
+    folder = f"{STATE}/events/tables/public~2Eorders"
+    store = store_of(config.load(lake.path))
+    (record,) = [file.name for file in store.list(folder).files if file.name[0] == "0"]
+    state = json.loads(store.read(f"{folder}/{record}"))
+    for file in store.list(f"{folder}/files").files:
+        assert file.name in json.dumps(state) or file.name.startswith("deletion_vector")
+        store.delete(f"{folder}/files/{file.name}")
+    error = lake.applied("e", *old)["public.orders"]
+    assert error is not None
+    assert error.code == "event_state_damaged"
+    plan_event_repair(config.load(lake.path), ["public.orders"]).execute()
+    assert lake.applied("f", *old, event(400, {"id": 9, "v": 9}, "UPDATE")) == {
+        "public.orders": None
+    }
+    wanted = [row for row in wanted if mode == "append" or row[0] != 9]
+    assert lake.rows() == sorted([*wanted, (60, 1), (8, 302), (9, 9)])
+
+
+def test_a_bucket_of_events_does_not_hold_the_root(tmp_path: Path) -> None:
+    path = tmp_path / "mirrorlake.yaml"
+    for files in ("s3://bucket", "s3://bucket/lake", "s3://bucket/lake/Tables/x"):
+        path.write_text(
+            f"name: t\nroot: s3://bucket/lake\nsource: {{type: events, url: '{files}'}}\n"
+        )
+        with pytest.raises(ConfigError, match="holds root"):
+            config.load(path)

@@ -13,7 +13,6 @@ import pytest
 
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.table import EventTable
-from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
 from tests.apply.events.drawn_files import numbered, read, rows_of, settings
@@ -31,13 +30,9 @@ def remembered(bucket: Bucket) -> list[dict[str, Any]]:
     """The records beside the table, of its keys or of its events."""
     table = EventTable(LocalStore(bucket.root), ORDERS_PUBLIC, bucket.settings)
     state = table._load().state
-    folder = table._folder.files
-    if state.merges:
-        key = merging.key_columns(state.columns, state.key)
-        files = merging.keys_of(folder, key, state.columns, state.keys)
-    else:
-        files = merging.seen_events(folder, state.keys)
-    return [row for add in files.files for row in live_rows(folder, add, files.schema).to_pylist()]
+    with table._folder.open():
+        files = merging.files_of(state, table._folder.files)[0]
+        return [row for add in files.files for row in files.live(add).to_pylist()]
 
 
 ORDERS_PUBLIC = replace(ORDERS, schema="public")

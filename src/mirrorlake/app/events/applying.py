@@ -21,6 +21,7 @@ from mirrorlake.apply.events.remembered.state import FOLDER
 from mirrorlake.apply.events.table import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.config import Project
+from mirrorlake.delta.workspace import Unreachable
 from mirrorlake.errors import MirrorlakeError, StorageUnavailable, TableError, Unavailable
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
@@ -178,9 +179,13 @@ def storage_errors(where: str) -> Iterator[None]:
     """A storage that does not answer, as an error of ours."""
     try:
         yield
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise StorageUnavailable.of(error) or Unavailable(
+    except (OSError, Unreachable) as error:
+        failed = error if isinstance(error, OSError) else error.__cause__
+        why = str(error)
+        if isinstance(error, OSError):
+            why = error.strerror or type(error).__name__
+        known = StorageUnavailable.of(failed) if isinstance(failed, OSError) else None
+        raise known or Unavailable(
             f"the storage does not answer: {why}",
             where=where,
             hint="Check the place and the credentials in the environment. It is tried again.",

@@ -30,6 +30,7 @@ from mirrorlake.apply.events.rows import AppliedRows, checked_rows, merge_batch
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.lookup.key_lookup import candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.order import ORDER, first_of_each, records_of_rows
 from mirrorlake.mirror.order.resolution import DECIDES
@@ -64,13 +65,18 @@ class TableRows:
 class StateRebuild:
     """The state of one table, while it is computed.
 
-    state: without files; files: the folder for these. Raises DamagedFiles, OSError.
+    state: without files; workspace: for these. Raises DamagedFiles, OSError.
     """
 
     def __init__(
-        self, settings: EventInput, files: Path, rows: TableRows, state: EventTableState
+        self,
+        settings: EventInput,
+        workspace: TableWorkspace,
+        rows: TableRows,
+        state: EventTableState,
     ) -> None:
-        self._settings, self._files, self._rows, self._state = settings, files, rows, state
+        self._settings, self._workspace = settings, workspace
+        self._rows, self._state = rows, state
 
     @property
     def known(self) -> Mapping[str, UnifiedType]:
@@ -181,7 +187,7 @@ class StateRebuild:
 
     def _add_seen(self, order: pa.Table) -> None:
         state = self._state
-        seen = merging.seen_events(self._files, state.keys)
+        seen = merging.seen_events(self._workspace, state.keys)
         events = order.take(pa.array(first_of_each(order)))
         own = pa.table([identities(events), events["source_ms"]], schema=seen.arrow)
         known = seen.find(own.select([IDENTITY])).rows.column(IDENTITY).combine_chunks()
@@ -209,12 +215,12 @@ class StateRebuild:
 
     def _keys(self) -> KeyedFiles:
         state = self._state
-        return merging.keys_of(self._files, self._key(), state.columns, state.keys)
+        return merging.keys_of(self._workspace, self._key(), state.columns, state.keys)
 
     def _changes(self) -> KeyedFiles | None:
         if not self._state.rule.startswith("oracle"):
             return None
-        return merging.changes_of(self._files, self._key(), self._state.changes)
+        return merging.changes_of(self._workspace, self._key(), self._state.changes)
 
     def _values(self, rows: pa.Table) -> pa.Table:
         columns = [rows.column(one.name) for one in self._state.columns]

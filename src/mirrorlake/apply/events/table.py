@@ -41,7 +41,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
-from mirrorlake.delta.workspace import open_workspace
+from mirrorlake.delta.workspace import LostFile, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.compact import compact
@@ -148,11 +148,13 @@ class EventTable:
         for attempt in range(ATTEMPTS):
             loaded = self._load()
             try:
-                done = self._apply(loaded, events)
-            except FileNotFoundError as error:
+                with self._folder.open():
+                    done = self._apply(loaded, events)
+            except (FileNotFoundError, LostFile) as error:
                 if not attempt:  # another vacuum may have removed files that a newer version lacks
                     continue
-                name = Path(str(error.filename or "")).name
+                lost = error.filename if isinstance(error, OSError) else error
+                name = Path(str(lost or "")).name
                 raise self._error(f"a file of it is missing: {name}") from error
             except DamagedFiles as error:
                 raise self._damaged(str(error)) from error
@@ -181,21 +183,23 @@ class EventTable:
         before = retention.horizon(loaded.state, self._settings.retention, now)
         if not loaded.snapshot.exists or before - loaded.state.pruned_ms < retention.STEP_MS:
             return
-        try:
-            with flush.flush_in_background():
-                state = retention.pruned(loaded.state, self._folder.files, before)
-        except DamagedFiles as error:
-            raise self._damaged(str(error)) from error
-        self._commit_state(loaded.snapshot, state)
+        with self._folder.open():
+            try:
+                with flush.flush_in_background():
+                    state = retention.pruned(loaded.state, self._folder.files, before)
+            except DamagedFiles as error:
+                raise self._damaged(str(error)) from error
+            self._commit_state(loaded, state)
 
     def damage(self) -> str:
         """Why the state cannot be used; empty if it can. Reads all of it and changes nothing.
         Raises TableError when something else is wrong."""
         try:
             state = self._read().state
-            for files in merging.files_of(state, self._folder.files):
-                for add in files.files:
-                    files.live(add)
+            with self._folder.open():
+                for files in merging.files_of(state, self._folder.files):
+                    for add in files.files:
+                        files.live(add)
         except EventStateDamaged as error:
             return error.what
         except DamagedFiles as error:
@@ -211,30 +215,33 @@ class EventTable:
         snapshot = self._snapshot()
         if not snapshot.exists:
             raise self._error("there is no table to rebuild it from")
-        files = list(snapshot.files.values())
-        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
-            workspace.fetch(files)
-            rows = TableRows(workspace.folder, files, parse(snapshot.metadata))
-            number = snapshot.transactions[APPLICATION]
-            before = known_state(self._folder, number, snapshot, self._settings)
-            computed = StateRebuild(self._settings, self._folder.files, rows, before)
-            read(computed)
-            state = computed.done()
-        if not state.rule:
-            raise self._error("no file tells the source of its events", "Set source.system.")
-        if not self._commit_state(snapshot, state):
-            raise self._error("another writer committed to it meanwhile", "Repeat the repair.")
+        number = snapshot.transactions[APPLICATION]
+        loaded = _Loaded(snapshot, known_state(self._folder, number, snapshot, self._settings))
+        with self._folder.open():
+            state = self._rebuilt(loaded, read)
+            if not state.rule:
+                raise self._error("no file tells the source of its events", "Set source.system.")
+            if not self._commit_state(loaded, state):
+                raise self._error("another writer committed to it meanwhile", "Repeat the repair.")
         self._describe()
         self._folder.sweep()
         return snapshot.version + 1
 
-    def _commit_state(self, snapshot: TableSnapshot, state: EventTableState) -> bool:
+    def _rebuilt(self, loaded: _Loaded, read: Callable[[StateRebuild], None]) -> EventTableState:
+        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
+            workspace.fetch(loaded.files)
+            rows = TableRows(workspace.folder, loaded.files, loaded.schema)
+            computed = StateRebuild(self._settings, self._folder.files, rows, loaded.state)
+            read(computed)
+            return computed.done()
+
+    def _commit_state(self, loaded: _Loaded, state: EventTableState) -> bool:
         """Commit a state without rows. Returns whether no other writer committed first."""
-        state = self._folder.add(state)
+        state = self._folder.add(state, loaded.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [{"txn": {"appId": APPLICATION, "version": state.number}}]
         said = {"mirrorlake_events": state.number}
-        if not self._commit(snapshot.version + 1, actions, "TXN", said):
+        if not self._commit(loaded.snapshot.version + 1, actions, "TXN", said):
             return False
         self._folder.discard(state)
         return True
@@ -525,7 +532,7 @@ class EventTable:
             table_id=(described or loaded.snapshot.metadata)["id"],
             counts=Counts.total([state.counts, counts]),
         )
-        state = self._folder.add(state)
+        state = self._folder.add(state, loaded.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions.append({"txn": {"appId": APPLICATION, "version": state.number}})
         if not self._commit(version, actions, operation, {"mirrorlake_events": state.number}):

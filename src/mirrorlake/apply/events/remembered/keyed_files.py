@@ -8,7 +8,7 @@ atomically. Existing files are never modified.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.workspace import LostFile, TableWorkspace
 from mirrorlake.delta.write.compact import compact
 from mirrorlake.delta.write.rewrite import delete_rows, write_data_files
 from mirrorlake.mirror.compaction import small_files
@@ -50,21 +51,29 @@ THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class KeyedFiles:
-    """Rows with these columns in these files of a folder. key: the columns by which they are
+    """Rows with these columns in these files of a workspace. key: the columns by which they are
     sorted."""
 
-    folder: Path
+    workspace: TableWorkspace
     schema: TableSchema
     key: tuple[str, ...]
     files: Adds = ()
 
     @classmethod
     def of(
-        cls, folder: Path, columns: Sequence[Column], key: Sequence[str], files: Adds
+        cls,
+        workspace: TableWorkspace,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        files: Adds,
     ) -> KeyedFiles:
         names = tuple(column.name for column in columns)
         schema = TableSchema(Schema.of(columns), names, (None,) * len(names))
-        return cls(folder, schema, tuple(key), files)
+        return cls(workspace, schema, tuple(key), files)
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace.folder
 
     @property
     def arrow(self) -> pa.Schema:
@@ -74,6 +83,7 @@ class KeyedFiles:
         """The rows with one of these distinct keys, given in some of the columns."""
         searched = candidates(self.files, self.schema, keys)
         with _reading():
+            self.workspace.fetch(searched)
             found = find_rows(self.folder, searched, self.schema, keys, THREADS)
         return KeyedRows(found, searched)
 
@@ -88,6 +98,7 @@ class KeyedFiles:
     def live(self, add: Mapping[str, Any]) -> pa.Table:
         """The rows of one of the files."""
         with _reading():
+            self.workspace.fetch([add])
             return live_rows(self.folder, add, self.schema)
 
     def replaced(self, add: Mapping[str, Any], rows: pa.Table) -> KeyedFiles:
@@ -104,6 +115,7 @@ class KeyedFiles:
         if not chosen:
             return self
         with _reading():
+            self.workspace.fetch(chosen)
             return self._with(compact(self.folder, chosen, self.schema, self.key))
 
     def without(
@@ -140,18 +152,11 @@ def _reading() -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DamagedFiles(f"{Path(str(error.filename or '')).name} is missing") from error
+    except LostFile as error:
+        raise DamagedFiles(f"{error} is missing") from error
     except (pa.ArrowException, ValueError) as error:
         raise DamagedFiles(str(error)) from error
     except OSError as error:
         if error.errno is not None:
             raise
         raise DamagedFiles(str(error)) from error
-
-
-def sweep(folder: Path, used: Collection[str]) -> None:
-    """Delete the files of a folder that are not in use. used: names of files."""
-    if not folder.exists():
-        return
-    for file in folder.iterdir():
-        if file.suffix in {".parquet", ".bin"} and file.name not in used:
-            file.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
+from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.mirror.order import ORDER, RULES, OrderRule, complete, deletions, resolve
 from mirrorlake.mirror.order.resolution import DECIDES, Resolution
 from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
@@ -44,35 +44,35 @@ def _order_columns() -> list[Column]:
 
 
 def keys_of(
-    folder: Path, key: Sequence[Column], columns: EventTableColumns, files: Adds
+    workspace: TableWorkspace, key: Sequence[Column], columns: EventTableColumns, files: Adds
 ) -> KeyedFiles:
     """The records of keys: key, ORDER, DECIDES, uuid, and the values of kept rows."""
     values = [Column(f"v{number}", one.type) for number, one in enumerate(columns)]
     own = [Column(DECIDES, types.BOOLEAN), Column(UUID, types.STRING)]
     names = [one.name for one in key]
-    return KeyedFiles.of(folder, [*key, *_order_columns(), *own, *values], names, files)
+    return KeyedFiles.of(workspace, [*key, *_order_columns(), *own, *values], names, files)
 
 
-def seen_events(folder: Path, files: Adds) -> KeyedFiles:
+def seen_events(workspace: TableWorkspace, files: Adds) -> KeyedFiles:
     """The identities of the events of a table that keeps every event."""
     columns = [Column(IDENTITY, types.BINARY), Column("source_ms", types.LONG)]
-    return KeyedFiles.of(folder, columns, (IDENTITY,), files)
+    return KeyedFiles.of(workspace, columns, (IDENTITY,), files)
 
 
-def changes_of(folder: Path, key: Sequence[Column], files: Adds) -> KeyedFiles:
+def changes_of(workspace: TableWorkspace, key: Sequence[Column], files: Adds) -> KeyedFiles:
     """Changes of Oracle by their row of a transaction (ST-230)."""
     own = [*(Column(name, types.STRING) for name in TRANSACTION), Column(INCOMPLETE, types.BOOLEAN)]
-    return KeyedFiles.of(folder, [*key, *_order_columns(), *own], TRANSACTION, files)
+    return KeyedFiles.of(workspace, [*key, *_order_columns(), *own], TRANSACTION, files)
 
 
-def files_of(state: EventTableState, folder: Path) -> list[KeyedFiles]:
+def files_of(state: EventTableState, workspace: TableWorkspace) -> list[KeyedFiles]:
     """All files of a state."""
     if not state.merges:
-        return [seen_events(folder, state.keys)]
+        return [seen_events(workspace, state.keys)]
     key = key_columns(state.columns, state.key)
     return [
-        keys_of(folder, key, state.columns, state.keys),
-        changes_of(folder, key, state.changes),
+        keys_of(workspace, key, state.columns, state.keys),
+        changes_of(workspace, key, state.changes),
     ]
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
+from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.mirror.order.resolution import DECIDES
 from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
 from mirrorlake.model import keys as codes
@@ -40,15 +40,15 @@ def horizon(state: EventTableState, retention: timedelta, now: datetime) -> int:
     return latest - retention // timedelta(milliseconds=1)
 
 
-def pruned(state: EventTableState, folder: Path, before: int) -> EventTableState:
+def pruned(state: EventTableState, workspace: TableWorkspace, before: int) -> EventTableState:
     """The state without entries that are older than `before` and not needed."""
     found = replace(state, pruned_ms=before)
     if not state.merges:
-        seen = merging.seen_events(folder, state.keys)
+        seen = merging.seen_events(workspace, state.keys)
         return replace(found, keys=_pruned(seen, before, lambda rows: _older(rows, before)))
     key = merging.key_columns(state.columns, state.key)
-    keys = merging.keys_of(folder, key, state.columns, state.keys)
-    changes = merging.changes_of(folder, key, state.changes)
+    keys = merging.keys_of(workspace, key, state.columns, state.keys)
+    changes = merging.changes_of(workspace, key, state.changes)
     names = [column.name for column in key]
     return replace(
         found,

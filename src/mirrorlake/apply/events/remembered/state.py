@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,9 +19,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from mirrorlake.apply.events.columns import EventTableColumns
-from mirrorlake.apply.events.remembered.keyed_files import Adds, sweep
+from mirrorlake.apply.events.remembered.keyed_files import Adds
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.order import ORDER, RULES, last_truncations
 from mirrorlake.mirror.table.progress import MALFORMED
@@ -124,12 +125,21 @@ class EventTableState:
 
 
 class StateFolder:
-    """The records of one table, and the local folder of their files."""
+    """The records of one table, and their files. files: access to these while it is open."""
+
+    files: TableWorkspace
 
     def __init__(self, store: Store, table: TableId) -> None:
         self._store = store
         self.path = f"{FOLDER}/tables/{_folder_of(table)}"
-        self.files = Path(store.location(f"{self.path}/files"))
+        self._files = f"{self.path}/files"
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Keep local copies of the files while this is open."""
+        where = self._store.location(self._files), self._store.options(self._files)
+        with open_workspace(*where) as self.files:
+            yield
 
     def read(self, number: int) -> EventTableState | None:
         """The record with a number. Raises one of MALFORMED."""
@@ -142,10 +152,12 @@ class StateFolder:
         """The numbers of the existing records, ascending."""
         return numbers_in(self._store, self.path)
 
-    def add(self, state: EventTableState) -> EventTableState:
-        """Make a record and the files that it names durable, under the next number."""
-        if self.files.exists():
-            flush_folder(self.files)
+    def add(self, state: EventTableState, before: EventTableState) -> EventTableState:
+        """Make a record and the files that it names durable, under the next number. before: a state
+        whose files are."""
+        if self.files.folder.exists():
+            flush_folder(self.files.folder)
+        self.files.upload(_new_files(state, before))
         number = max([state.number, *self.numbers()])
         while True:
             number += 1
@@ -164,7 +176,7 @@ class StateFolder:
                 with suppress(*MALFORMED):
                     old = self.read(number)
                     for name in self._named(old) - named if old else ():
-                        (self.files / name).unlink(missing_ok=True)
+                        self._store.delete(f"{self._files}/{name}")
                 self._store.delete(self._record(number))
 
     def sweep(self) -> None:
@@ -177,7 +189,9 @@ class StateFolder:
                 used |= self._named(found) if found else set()
             except MALFORMED:
                 return
-        sweep(self.files, used)
+        for file in self._store.list(self._files).files:
+            if file.name not in used:
+                self._store.delete(f"{self._files}/{file.name}")
 
     def is_described(self) -> bool:
         """Whether the table was created."""
@@ -192,7 +206,7 @@ class StateFolder:
         self._store.replace(f"{self.path}/{_TABLE}", json.dumps(described).encode())
 
     def _named(self, state: EventTableState) -> set[str]:
-        return _names(self.files, [*state.keys, *state.changes])
+        return _names([*state.keys, *state.changes])
 
     def delete(self) -> None:
         self._store.delete_folder(self.path)
@@ -232,7 +246,16 @@ def _folder_of(table: TableId) -> str:
     return f"~x{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-def _names(folder: Path, adds: Sequence[Mapping[str, Any]]) -> set[str]:
-    names = {path_of(folder, add).name for add in adds}
+def _names(adds: Sequence[Mapping[str, Any]]) -> set[str]:
+    names = {path_of(Path(), add).name for add in adds}
     vectors = (add["deletionVector"] for add in adds if add.get("deletionVector"))
-    return names | {deletion_vectors.path_of(folder, vector).name for vector in vectors}
+    return names | {deletion_vectors.path_of(Path(), vector).name for vector in vectors}
+
+
+def _new_files(state: EventTableState, before: EventTableState) -> list[Mapping[str, Any]]:
+    """The files of a state that one before did not have, as actions; of those that it had with
+    another deletion vector only the vector is new."""
+    known = {add["path"]: add for add in (*before.keys, *before.changes)}
+    new = [add for add in (*state.keys, *state.changes) if known.get(add["path"]) != add]
+    removed = [{"remove": {"path": add["path"]}} for add in new if add["path"] in known]
+    return [*removed, *({"add": add} for add in new)]
