@@ -51,6 +51,9 @@ class DeferredEngine:
     def compaction(self, path: str) -> Compact | None:
         return self._engine.compaction(path)
 
+    def clustering(self, path: str) -> Compact | None:
+        return self._engine.clustering(path)
+
     def make_durable(self, path: str, version: int) -> None:
         self._engine.make_durable(path, version)
 

@@ -360,8 +360,8 @@ class Mirror:
     def maintain(
         self, tables: Sequence[str] = (), *, dry_run: bool = False
     ) -> list[MaintenanceStep]:
-        """Compact tables, write checkpoints of them and vacuum them, all or some. Returns what was
-        done. dry_run: report what there is to do, without a JVM.
+        """Compact tables, cluster them by key, write checkpoints of them and vacuum them, all or
+        some. Returns what was done. dry_run: report what there is to do, without a JVM.
 
         Raises LeaseHeld while the mirror runs, UsageError for a table that there is not.
         """

@@ -19,8 +19,9 @@ from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.errors import ForeignTable
-from mirrorlake.mirror.compaction import optimize
+from mirrorlake.mirror.compaction import clustering, optimize
 from mirrorlake.mirror.compaction import small_files as compaction
+from mirrorlake.mirror.compaction.clustering import Clustering
 from mirrorlake.mirror.compaction.optimize import Join, Purge
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.mirror.steps import Compact
@@ -37,7 +38,7 @@ parameters for them, and each run would rewrite everything that is not in a clus
 Files = Sequence[Mapping[str, Any]]
 """Add actions of files that our own tasks join."""
 
-Work = Files | Join | Purge
+Work = Files | Clustering | Join | Purge
 
 
 class Optimizer(Protocol):
@@ -86,19 +87,25 @@ class Compactor:
         chosen = self._chosen(TableId.parse(table_name(path)), path)
         return chosen.step if chosen else None
 
+    def clustering(self, path: str) -> Compact | None:
+        """The clustering that pays for a table now; None if none does."""
+        chosen = self._chosen(TableId.parse(table_name(path)), path, clusters=True)
+        return chosen.step if chosen else None
+
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
         """Compact each of these tables as needed now, each in a commit of its own."""
-        found = [self._chosen(step.table, step.path) for step in steps]
+        found = [self._chosen(step.table, step.path, clusters=step.clusters) for step in steps]
         tasks = [
             CompactTask(
                 str(chosen.step.table),
                 chosen.location,
                 chosen.schema,
                 chosen.key,
-                chosen.work,
+                chosen.work.files if isinstance(chosen.work, Clustering) else chosen.work,
                 self._store.options(chosen.step.path),
+                chosen.work.into if isinstance(chosen.work, Clustering) else 0,
             )
             for chosen in found
             if chosen and not isinstance(chosen.work, Join | Purge)
@@ -114,14 +121,15 @@ class Compactor:
         except TasksDied as died:
             return [CompactResult(error=worker_lost(task.table, str(died))) for task in tasks]
 
-    def _chosen(self, table: TableId, path: str) -> _Chosen | None:
-        """The compaction of the newest version of a table."""
+    def _chosen(self, table: TableId, path: str, *, clusters: bool = False) -> _Chosen | None:
+        """The compaction or the clustering of the newest version of a table."""
         try:
             with self._logs.snapshot(path, str(table)) as (snapshot, progress):
                 if progress.unsupported or not progress.exists:
                     return None
                 schema, version = schemas.parse(snapshot.metadata), snapshot.version
-                work = chosen_work(snapshot, self._choice(progress))
+                choose = clustering_work if clusters else chosen_work
+                work = choose(snapshot, self._choice(progress), progress.key)
         except ForeignTable:
             return None  # the next batch reports the error
         if not work or (isinstance(work, Join | Purge) and self._optimizer is None):
@@ -174,7 +182,24 @@ class Compactor:
         return self._optimizer.run(table, chosen.location, chosen.schema, command)
 
 
-def chosen_work(snapshot: TableSnapshot, choice: Choice) -> Work | None:
+def clustering_work(
+    snapshot: TableSnapshot, choice: Choice, key: Sequence[str]
+) -> Clustering | None:
+    """The clustering of one version of a table by our own tasks; None if none pays."""
+    if choice.refused or CLUSTERED in (snapshot.protocol.get("writerFeatures") or ()):
+        return None
+    schema = schemas.parse(snapshot.metadata)
+    column = next((name for name in key if name not in schema.partitions), None)
+    if column is None or choice.strategy is StrategyName.MERGE:
+        return None
+    return clustering.choose(list(snapshot.files.values()), schema.physical_of(column))
+
+
+def chosen_work(
+    snapshot: TableSnapshot,
+    choice: Choice,
+    key: Sequence[str],  # noqa: ARG001  (of clustering)
+) -> Work | None:
     """The compaction of one version of a table; None or empty if it needs none."""
     files = list(snapshot.files.values())
     if choice.refused or CLUSTERED in (snapshot.protocol.get("writerFeatures") or ()):
@@ -189,6 +214,9 @@ def chosen_work(snapshot: TableSnapshot, choice: Choice) -> Work | None:
 def described(table: TableId, path: str, work: Work) -> Compact:
     """The step of a compaction."""
     match work:
+        case Clustering():
+            files = f"{len(work.files)} files, a key is in the bounds of {work.depth:.1f} of them"
+            return Compact(table, path, work.rows, files, clusters=True, overlap=work.overlap)
         case Join():
             return Compact(table, path, work.rewrite.cost, "OPTIMIZE")
         case Purge():

@@ -207,6 +207,9 @@ class Engine:
     def compaction(self, path: str) -> Compact | None:
         return self._compactor.step(path)
 
+    def clustering(self, path: str) -> Compact | None:
+        return self._compactor.clustering(path)
+
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:

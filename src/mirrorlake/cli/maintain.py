@@ -18,10 +18,10 @@ def maintain(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compact tables, write checkpoints, clean their logs and vacuum them now.
+    """Compact tables and cluster them, write checkpoints, clean their logs and vacuum them now.
 
-    `run` does the same by itself. Files that a subscription, a history or an archive needs are
-    kept. Stop `run` and `apply` first.
+    `run` does the same by itself, except for clustering by key. Files that a subscription, a
+    history or an archive needs are kept. Stop `run` and `apply` first.
 
     \b
     mirrorlake maintain --dry-run

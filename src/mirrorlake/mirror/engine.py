@@ -98,6 +98,10 @@ class TableReader(Protocol):
         """The compaction that a table needs now; None if it needs none."""
         ...
 
+    def clustering(self, path: str) -> Compact | None:
+        """The clustering by key that pays for a table now; None if none does."""
+        ...
+
 
 class MirrorEngine(TableReader, Protocol):
     """Reads and changes tables.

@@ -191,13 +191,16 @@ class ApplyFiles:
 @dataclass(frozen=True, slots=True)
 class Compact:
     """Compact files of a table (CF-156) in one commit that does not change rows. rows: approximate
-    number of rows to write; files: description for messages. The engine chooses the files again,
-    for the version that it commits on."""
+    number of rows to write; files: description for messages; clusters: by key; overlap: average
+    number of files in whose bounds a key is, if known. The engine chooses the files again, for the
+    version that it commits on."""
 
     table: TableId
     path: str
     rows: int = 0
     files: str = ""
+    clusters: bool = False
+    overlap: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

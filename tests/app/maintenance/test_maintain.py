@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from mirrorlake import Mirror, Project, history, read_feed, subscribe
@@ -18,11 +19,15 @@ from mirrorlake.app.maintenance.maintain import TableMaintenance, maintained, ta
 from mirrorlake.app.maintenance.vacuum import Vacuums
 from mirrorlake.app.targets.target_status import readers_of
 from mirrorlake.apply.in_process.tables import LogTables
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.config import load
 from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import parse
+from mirrorlake.delta.statistics import candidates
 from mirrorlake.errors import LeaseHeld, UsageError
 from mirrorlake.feed.commits.position_map import PositionMap
+from mirrorlake.mirror.compaction import clustering, small_files
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.spark.session.spark_session import Spark
@@ -93,6 +98,34 @@ def test_a_table_is_compacted_with_a_checkpoint_and_says_the_same(table: Kept) -
     assert any(PositionMap(table.zone.store, PATH).newest_first(table.engine._logs.log(PATH)))
     again = [step.act for step in table.maintenance().plan(PATH)]
     assert again == planned[1:], "nothing is left to join"
+
+
+@pytest.mark.clause("CF-095", "CF-156")
+def test_files_with_overlapping_keys_are_clustered(
+    table: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_files, "SMALLEST", 1_000)
+    monkeypatch.setattr(clustering, "CLASSES", (1, 1, 1))
+    monkeypatch.setattr(clustering, "FILE_ROWS", 5)
+    keys = pa.table({"id": [1]})
+
+    def opened() -> int:
+        snapshot = table.engine._logs.log(PATH).snapshot()
+        return len(candidates(list(snapshot.files.values()), parse(snapshot.metadata), keys))
+
+    before, version = table.content(), table.engine.progress(PATH).version
+    (shown,) = (step for step in table.maintenance().plan(PATH) if step.act == "cluster")
+    assert LogReader(table.zone.store).clustering(PATH) == table.engine.clustering(PATH)
+    assert "a key is in the bounds of" in shown.detail
+    assert (opened() > 10, table.engine.progress(PATH).version) == (True, version)
+    done = [step for step in table.maintenance().run(PATH) if step.act == "cluster"]
+    assert done[0].detail == shown.detail
+    assert done[0].version == version + 1
+    assert opened() <= 2
+    assert table.files() > 1
+    assert table.content() == before
+    assert not read_feed(table.root / PATH, from_version=version + 1).to_arrow().num_rows
+    assert "cluster" not in [step.act for step in table.maintenance().plan(PATH)]
 
 
 @pytest.mark.clause("CF-187")

@@ -1,11 +1,14 @@
-"""All that tables need at once, on request: compaction, vacuum, checkpoint, clean-up of the log.
+"""All that tables need at once, on request: compaction, clustering by key, vacuum, checkpoint,
+clean-up of the log.
 
-A running mirror does the same by itself, a little at a time. Rows, feed and progress stay what they
-were (CF-156). The log is cleaned after vacuum, which has the table say how long it is kept.
+A running mirror does the same by itself, a little at a time, but for clustering. Rows, feed and
+progress stay what they were (CF-156). The log is cleaned after vacuum, which has the table say how
+long it is kept.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +38,7 @@ from mirrorlake.storage.store import UnsafePath
 
 class MaintenanceAct(StrEnum):
     COMPACT = "compact"
+    CLUSTER = "cluster"
     CHECKPOINT = "checkpoint"
     VACUUM = "vacuum"
 
@@ -81,6 +85,8 @@ class TableMaintenance:
         if step is not None:
             detail = f"{step.files}, and what can be joined then"
             yield MaintenanceStep(table, MaintenanceAct.COMPACT, detail)
+        if not is_built and (step := self._engine.clustering(path)):
+            yield MaintenanceStep(table, MaintenanceAct.CLUSTER, step.files)
         if self._vacuums.is_on:
             yield _vacuumed(table, self._vacuums.preview(path))
         said = "write one, and remove commits that are older than the log is kept"
@@ -91,6 +97,7 @@ class TableMaintenance:
         by a builder, which compacts it itself."""
         if not is_built:
             yield from self._compact(path)
+            yield from self._cluster(path)
         outcome = self._vacuums.now(path, self._before_commit)  # the table says what is kept then
         if self._vacuums.is_on:
             yield _vacuumed(table_name(path), outcome)
@@ -98,6 +105,16 @@ class TableMaintenance:
 
     def _compact(self, path: str) -> Iterator[MaintenanceStep]:
         while (step := self._engine.compaction(path)) is not None:
+            (outcome,) = self._engine.compact([step], self._before_commit)
+            yield _compacted(step, outcome)
+            if not isinstance(outcome, Applied):
+                return
+
+    def _cluster(self, path: str) -> Iterator[MaintenanceStep]:
+        """Cluster as long as each step leaves fewer files per key."""
+        overlap = math.inf
+        while (step := self._engine.clustering(path)) is not None and step.overlap < overlap:
+            overlap = step.overlap
             (outcome,) = self._engine.compact([step], self._before_commit)
             yield _compacted(step, outcome)
             if not isinstance(outcome, Applied):
@@ -178,15 +195,16 @@ def is_ours(engine: MirrorEngine, path: str) -> bool:
 
 def _compacted(step: Compact, outcome: Outcome | None) -> MaintenanceStep:
     table = str(step.table)
+    act = MaintenanceAct.CLUSTER if step.clusters else MaintenanceAct.COMPACT
     match outcome:
         case Applied(version):
-            return MaintenanceStep(table, MaintenanceAct.COMPACT, step.files, version)
+            return MaintenanceStep(table, act, step.files, version)
         case Failed(error):
-            return MaintenanceStep(table, MaintenanceAct.COMPACT, error.what, error=error)
+            return MaintenanceStep(table, act, error.what, error=error)
         case Conflicted(reason) | Unknown(reason):
-            return MaintenanceStep(table, MaintenanceAct.COMPACT, f"left: {reason}")
+            return MaintenanceStep(table, act, f"left: {reason}")
         case AlreadyApplied() | None:
-            return MaintenanceStep(table, MaintenanceAct.COMPACT, "nothing was left to join")
+            return MaintenanceStep(table, act, "nothing was left to join")
         case _:
             assert_never(outcome)
 

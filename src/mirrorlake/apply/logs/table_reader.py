@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mirrorlake.apply.compaction import chosen_work, described
+from mirrorlake.apply.compaction import chosen_work, clustering_work, described
 from mirrorlake.apply.logs.progress import read_named_batches, read_progress, snapshot_of
 from mirrorlake.delta import tables
 from mirrorlake.delta.log.table_log import TableLog
@@ -35,15 +35,19 @@ class LogReader:
         return list(tables.delta_tables(self._store, known))
 
     def compaction(self, path: str) -> Compact | None:
+        return self._compaction(path)
+
+    def clustering(self, path: str) -> Compact | None:
+        return self._compaction(path, clusters=True)
+
+    def _compaction(self, path: str, *, clusters: bool = False) -> Compact | None:
         table = table_name(path)
         snapshot = snapshot_of(self._log(path), table)
         progress = progress_in(snapshot, table)
         if progress.unsupported or not progress.exists:
             return None
-        work = chosen_work(
-            snapshot,
-            choose_strategy(StrategyFacts(self._strategy, self._platform, progress.delegated)),
-        )
+        choice = choose_strategy(StrategyFacts(self._strategy, self._platform, progress.delegated))
+        work = (clustering_work if clusters else chosen_work)(snapshot, choice, progress.key)
         return described(TableId.parse(table), path, work) if work else None
 
     def _log(self, path: str) -> TableLog:

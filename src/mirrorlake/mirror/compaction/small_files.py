@@ -92,7 +92,7 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     size class comes first, because the number of files has the largest effect on batches. Files
     without statistics are never compacted.
     """
-    parts = _by_partition(files)
+    parts = by_partition(files)
     for size_class in range(len(CLASSES)):
         alike = [[file for file in files_ if file.size_class == size_class] for files_ in parts]
         due = [files_ for files_ in alike if len(files_) >= (FANOUT if size_class else SMALLEST)]
@@ -114,7 +114,7 @@ def files_to_join(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
     batch."""
     parts = [
         [file for file in group if file.size_class == 0 and file.bytes < CLASSES[0]]
-        for group in _by_partition(files)
+        for group in by_partition(files)
     ]
     chosen: list[File] = []
     for group in sorted(parts, key=len, reverse=True):
@@ -126,7 +126,7 @@ def files_to_join(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
     return tuple(file.action for file in chosen)
 
 
-def _by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:
+def by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:
     """The files with a known number of rows, grouped by partition."""
     found: dict[frozenset[tuple[str, str | None]], list[File]] = {}
     for action in files:
