@@ -228,6 +228,24 @@ def test_tables_that_cannot_be_compared_are_not_equal(live: Live) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    ("alteration", "reason"),
+    [
+        ("alter table words rename word to term", "does not have a column of the source"),
+        ("alter table words rename note to remark", "does not have a column of the source"),
+        ("alter table words add more int", "does not have a column of the source"),
+    ],
+)
+def test_columns_that_the_mirror_does_not_have_yet_are_named(
+    live: Live, alteration: str, reason: str
+) -> None:
+    live.database.execute(alteration)
+    found = live.verify("public.orders", "public.words")
+    assert reason in found["public.words"].unverified
+    assert found["public.orders"].is_equal
+
+
+@pytest.mark.full
 def test_a_table_can_be_altered_once_it_is_compared(live: Live) -> None:
     altered = []
 

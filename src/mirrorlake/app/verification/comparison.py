@@ -15,6 +15,8 @@ from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
 from mirrorlake.model.keys import encode, in_order
 
+_FOLLOWS = "The mirror follows with the next change of the table. Verify it again after that."
+
 
 @dataclass(frozen=True, slots=True)
 class Differences:
@@ -134,23 +136,28 @@ def _paired(code: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _aligned(mirrored: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     """The columns of the mirror as those of the source."""
-    columns = []
-    for column in schema:
-        if column.name not in mirrored.column_names:
-            raise TableError(
-                "the mirror does not have a column of the source",
-                table=table,
-                column=column.name,
-                hint="It follows with the next change of the table. Verify it again after that.",
-            )
-        try:
-            columns.append(mirrored[column.name].cast(column.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise TableError(
-                f"the column is {mirrored.schema.field(column.name).type} in the mirror, and "
-                f"{column.type} in the source",
-                table=table,
-                column=column.name,
-                hint="It follows with the next change of the table. Verify it again after that.",
-            ) from error
+    for name in schema.names:
+        if name not in mirrored.column_names:
+            raise lacking(table, name)
+    columns = [aligned(mirrored[one.name], one.type, table, one.name) for one in schema]
     return pa.table(columns, schema=schema)
+
+
+def aligned(values: pa.ChunkedArray, kind: pa.DataType, table: str, column: str) -> pa.ChunkedArray:
+    """The values of a column as another type. Raises TableError when it is too different."""
+    try:
+        return values.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TableError(
+            f"the types of the column differ: {values.type} and {kind}",
+            table=table,
+            column=column,
+            hint=_FOLLOWS,
+        ) from error
+
+
+def lacking(table: str, column: str) -> TableError:
+    """The error of a mirrored table without a column of the source."""
+    return TableError(
+        "the mirror does not have a column of the source", table=table, column=column, hint=_FOLLOWS
+    )

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.app.changes.cut import TableVersion
+from mirrorlake.app.verification.comparison import aligned, lacking
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.lookup.key_range import overlapping
@@ -26,12 +27,15 @@ class MirroredRows:
         snapshot = TableLog(version.location, version.options).snapshot_at(version.version)
         self._schema: TableSchema = parse(snapshot.metadata)
         self._files = list(snapshot.files.values())
+        self._table = version.table
         self._workspace = workspace
 
     def within(self, key: Sequence[str], keys: KeyRange) -> pa.Table:
         """The rows with a key in the range, in any order; all rows for no key. Reads the files
-        that can have some. Raises FileNotFoundError, LostFile, Unreachable."""
+        that can have some. Raises TableError for another key, FileNotFoundError, LostFile,
+        Unreachable."""
         columns = arrow_schema(self._schema.schema)
+        self._check(columns, key, keys)
         found = [columns.empty_table()]
         files = overlapping(self._files, self._schema, key, keys) if key else self._files
         for add in files:
@@ -43,6 +47,15 @@ class MirroredRows:
                 rows = rows.filter(pa.array(keys.contains(rows)))
             found.append(rows)
         return pa.concat_tables(found)
+
+    def _check(self, columns: pa.Schema, key: Sequence[str], keys: KeyRange) -> None:
+        """Raises TableError where the rows have no such key."""
+        for name in key:
+            if name not in columns.names:
+                raise lacking(self._table, name)
+        for bound in (bound for bound in (keys.low, keys.high) if bound is not None):
+            for name in bound.column_names:
+                aligned(bound[name], columns.field(name).type, self._table, name)
 
 
 @contextmanager
