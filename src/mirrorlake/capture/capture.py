@@ -316,7 +316,7 @@ class Capture:
         for sink in self._sinks:
             # The small ones are soon there, and the large ones are read in parts to the end.
             missing = sorted(sink.missing(self._streamed()), key=lambda table: table.size)
-            with self._renewing(), self._pool() as pool:
+            with self._renewing(), self._pool(snapshot) as pool:
                 for outcome in sink.load(record, seen, missing, pool):
                     if outcome is None:
                         self._while_loading()
@@ -339,17 +339,17 @@ class Capture:
         self._look_at_log()
 
     @contextmanager
-    def _pool(self) -> Iterator[Executor]:
-        """What reads the parts of tables. After an error no other part begins."""
+    def _pool(self, snapshot: Snapshot) -> Iterator[Executor]:
+        """What reads the parts of tables. After an error no part goes on, and no other begins."""
         if self._settings.load_workers <= 1:
-            with _InTurn() as pool:
-                yield pool
+            yield _InTurn()
             return
         with ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load") as pool:
             try:
                 yield pool
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                snapshot.close()
                 raise
 
     # -- streaming ------------------------------------------------------------------------------

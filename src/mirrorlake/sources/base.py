@@ -117,7 +117,9 @@ class Snapshot(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Also while parts are read, which need not end otherwise. May be called again."""
+        ...
 
 
 class ChangeStream(Protocol):
@@ -143,6 +145,11 @@ class Pulse(Protocol):
         """Return if the stream that was opened last received something within about a second;
         otherwise query the server, with a timeout of 2 seconds. A refusal counts as an answer.
         Returns after how many seconds it has to be checked again. Raises SourceUnavailable."""
+        ...
+
+    def give_up(self) -> None:
+        """End the connections of the source on which its threads may wait without an end: they get
+        SourceUnavailable."""
         ...
 
     def close(self) -> None: ...

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -34,7 +35,7 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
-from tests.conformance.scene import until
+from tests.conformance.scene import PATIENCE, until
 from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
@@ -65,14 +66,14 @@ def stop() -> threading.Event:
 def begin(server: EmbeddedServer, store: LocalStore, stop: threading.Event) -> Begin:
     """A capture of the server, with something that is called at each crash point."""
 
-    def begun(reached: CrashHook = no_crash, url: str = "") -> Capture:
+    def begun(reached: CrashHook = no_crash, url: str = "", workers: int = 2) -> Capture:
         settings = PostgresSettings(
             url or server.url, slot="ours", publication="ours", part_bytes=8192
         )
         return landing_capture(
             PostgresSource(settings),
             store,
-            CaptureSettings(load_workers=2, heartbeat_seconds=0.1),
+            CaptureSettings(load_workers=workers, heartbeat_seconds=0.1),
             WallClock(stop),
             reached=reached,
             stop=stop,
@@ -287,6 +288,57 @@ def test_a_connection_on_which_nothing_comes_any_more_is_given_up(
         proxy.go_on()
         running.reaches(server, "insert into apples values (1, 'after')")
     assert SOURCE_SILENT in [e["event"] for e in logs]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workers", [2, 1])
+def test_a_load_on_which_nothing_comes_any_more_is_given_up(
+    server: EmbeddedServer,
+    begin: Begin,
+    stop: threading.Event,
+    proxy: StallingProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
+    """While the proxy still stalls: nothing waits for the parts that are read."""
+    monkeypatch.setattr(outages, "GIVE_UP_SECONDS", 1.0)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+        sql.execute(ROWS)
+    passages = itertools.count(1)
+
+    def stall(reached: CrashPoint) -> None:
+        if reached is CrashPoint.LOAD_STAGED and next(passages) == 3:
+            proxy.stall()
+
+    capture = begin(stall, url=proxy.url, workers=workers)
+    with capture_logs() as logs, Running(capture, stop) as running:
+        until(lambda: running.ended or [e for e in logs if e["event"] == STREAM_INTERRUPTED])
+        proxy.go_on()
+        until(lambda: running.ended or [e for e in logs if e["event"] == TABLE_LOADED])
+        running.reaches(server, "insert into apples values (0, 'late')")
+    (loaded,) = [entry for entry in logs if entry["event"] == TABLE_LOADED]
+    assert loaded["rows"] == 2000
+
+
+def test_a_look_at_the_catalog_on_which_nothing_comes_any_more_is_given_up(
+    server: EmbeddedServer, proxy: StallingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "_ANSWER_SECONDS", 1)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+    source = PostgresSource(PostgresSettings(proxy.url, slot="ours", publication="ours"))
+    with ThreadPoolExecutor(1) as pool, closing(source), closing(source.pulse()) as pulse:
+        assert len(source.discover()) == 1
+        proxy.stall()
+        look = pool.submit(source.discover)
+        with pytest.raises(SourceUnavailable):
+            pulse.check()
+        assert not look.done()
+        pulse.give_up()
+        assert isinstance(look.exception(PATIENCE), SourceUnavailable)
+        proxy.go_on()
+        assert len(source.discover()) == 1
 
 
 @pytest.mark.full

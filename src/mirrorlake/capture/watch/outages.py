@@ -2,8 +2,8 @@
 
 The capturing thread notices when a connection is closed. When packets are dropped or a proxy
 stalls, the operating system reports that much later, or never; so a separate thread checks whether
-the server still answers. It closes no connection: a server that answers again continues where it
-was, and one that is slow or busy is not reported as unreachable.
+the server still answers. Before it gives up it closes no connection: a server that answers again
+continues where it was, and one that is slow or busy is not reported as unreachable.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ class Outages:
                         log.warning(SOURCE_SILENT, reason=silence.what)
                     self._silence = silence
                     self._begin(heard, silence.what, silence.hint, LOOK_SECONDS)
+                if self._clock.now() - heard >= timedelta(seconds=GIVE_UP_SECONDS):
+                    pulse.give_up()  # who waits for an answer cannot call `check`
 
     def _begin(self, since: datetime, reason: str, hint: str, pause: float) -> None:
         self._since = self._since or since

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import select
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from math import inf
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import conninfo, pq
@@ -76,6 +80,33 @@ def connect_replication(url: str) -> Connection:
     return connection
 
 
+class OpenConnections:
+    """Connections that can be ended together, also while other threads wait for an answer on
+    them: on a connection that stalls none may ever come. For several threads."""
+
+    def __init__(self) -> None:
+        self._open: WeakSet[Connection] = WeakSet()
+        self._lock = threading.Lock()
+
+    def add(self, connection: Connection) -> Connection:
+        with self._lock:
+            self._open.add(connection)
+        return connection
+
+    def cut(self) -> None:
+        """Who waits, or asks later, gets psycopg.OperationalError."""
+        with self._lock:
+            found = list(self._open)
+            self._open.clear()
+        for connection in found:
+            # The thread that waits closes the connection itself.
+            with (
+                suppress(OSError, psycopg.Error),
+                closing(socket.socket(fileno=os.dup(connection.fileno()))) as same,
+            ):
+                same.shutdown(socket.SHUT_RDWR)
+
+
 def patiently(act: Callable[[], Result], *, forever: bool = False) -> Result:
     """Do something for which a lock is needed, again while it is not granted in time: some
     times, or `forever`. Raises psycopg.errors.LockNotAvailable."""
@@ -94,13 +125,21 @@ class PostgresPulse:
     """A `Pulse`. Its connection is opened by a check that needs it, and closed when none has
     needed it for a minute."""
 
-    def __init__(self, url: str, peer: psycopg.ConnectionInfo, heard: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        url: str,
+        peer: psycopg.ConnectionInfo,
+        heard: Callable[[], float],
+        opened: OpenConnections,
+    ) -> None:
         """peer: of a connection to the server; its resolved address is used, because resolving a
-        name may be slow. heard: when the server last sent something, in monotonic seconds."""
+        name may be slow. heard: when the server last sent something, in monotonic seconds. opened:
+        the connections of the source."""
         address = {"host": peer.host, "hostaddr": peer.hostaddr, "port": str(peer.port)}
         more = {**address, "connect_timeout": str(_ANSWER_SECONDS)}
         self._facts = _facts(url, {}, application_name="mirrorlake pulse", **more)
         self._heard, self._answered, self._queried = heard, -inf, -inf
+        self._opened = opened
         self._connection: Connection | None = None
 
     def check(self) -> float:
@@ -121,6 +160,9 @@ class PostgresPulse:
                 raise
         self._answered = time.monotonic()
         return _QUIET_SECONDS
+
+    def give_up(self) -> None:
+        self._opened.cut()
 
     def close(self) -> None:
         if self._connection is not None:

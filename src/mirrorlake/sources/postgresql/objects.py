@@ -11,7 +11,12 @@ from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, RetainedLog
 from mirrorlake.sources.postgresql import publication, rejected
-from mirrorlake.sources.postgresql.connect import Connection, patiently, translated
+from mirrorlake.sources.postgresql.connect import (
+    Connection,
+    OpenConnections,
+    patiently,
+    translated,
+)
 from mirrorlake.sources.postgresql.decoder import NotedIn
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import Known
@@ -31,8 +36,11 @@ class PostgresObjects:
         sql: Callable[[], Connection],
         noted: NotedIn,
         look: CatalogLook,
+        opened: OpenConnections,
     ) -> None:
+        """opened: takes up the connections of snapshots."""
         self._settings, self._sql, self._noted, self._look = settings, sql, noted, look
+        self._opened = opened
 
     def occupied(self) -> CheckResult | None:
         slot = self._settings.slot
@@ -83,7 +91,7 @@ class PostgresObjects:
                 history.reach(connection, beyond)
             publications = patiently(lambda: publication.create(connection, settings, tables))
             slots.drop_slot(connection, settings.slot)
-        snapshot = at_slot(settings, settings.slot, self._noted, temporary=False)
+        snapshot = at_slot(settings, settings.slot, self._noted, self._opened, temporary=False)
         made = [_slot_words(settings.slot), *map(_publication_words, publications)]
         try:
             return Established(snapshot, made, self._known(tables))

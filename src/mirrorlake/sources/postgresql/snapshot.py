@@ -31,6 +31,7 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.postgresql.connect import (
     Connection,
+    OpenConnections,
     Result,
     any_text,
     connect,
@@ -82,8 +83,11 @@ class PostgresSnapshot:
         name: str,
         noted: NotedIn,
         slot: str,
+        opened: OpenConnections,
         recognition: Recognition | None = None,
     ) -> None:
+        """opened: takes up the connections, beside others."""
+        self._opened, self._mine = opened, OpenConnections()
         self.point, self._slot, self._recognition = point, slot, recognition
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
         self._idle: SimpleQueue[Connection] = SimpleQueue()
@@ -202,6 +206,7 @@ class PostgresSnapshot:
         )
 
     def close(self) -> None:
+        self._mine.cut()
         while True:
             try:
                 self._idle.get_nowait().close()
@@ -223,7 +228,7 @@ class PostgresSnapshot:
 
     def _enter(self) -> Connection:
         connection = connect(self._settings.url, autocommit=False)
-        self._take(connection)
+        self._take(self._mine.add(self._opened.add(connection)))
         return connection
 
     def _patiently(self, connection: Connection, act: Callable[[], Result]) -> Result:
@@ -259,17 +264,21 @@ def at_slot(
     settings: PostgresSettings,
     slot: str,
     noted: NotedIn,
+    opened: OpenConnections,
     *,
     temporary: bool,
     recognition: Recognition | None = None,
 ) -> PostgresSnapshot:
-    """Make a slot. Returns the snapshot at its beginning. recognition: of the stream beside it."""
-    replication = connect_replication(settings.url)
+    """Make a slot. Returns the snapshot at its beginning. opened: takes up the connections;
+    recognition: of the stream beside it."""
+    replication = opened.add(connect_replication(settings.url))
     try:
         with translated():
             failover = settings.failover
             point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
-        return PostgresSnapshot(settings, replication, point, name, noted, slot, recognition)
+        return PostgresSnapshot(
+            settings, replication, point, name, noted, slot, opened, recognition
+        )
     except BaseException:
         replication.close()
         raise

@@ -36,6 +36,7 @@ from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_t
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
     Connection,
+    OpenConnections,
     PostgresPulse,
     connect,
     connect_replication,
@@ -68,8 +69,9 @@ class PostgresSource:
         self._connection: Connection | None = None
         self._streaming: PostgresStream | None = None
         self._types: Types | None = None
+        self._opened = OpenConnections()
         self._look = CatalogLook(self._sql, settings, self._resolve)
-        self.objects = PostgresObjects(settings, self._sql, self._noted, self._look)
+        self.objects = PostgresObjects(settings, self._sql, self._noted, self._look, self._opened)
         self._recognition: Recognition | None = None
         self._loaded_names: Mapping[str, TableId] = {}
         self._replaced: Counter[tuple[TableId, str]] = Counter()
@@ -193,7 +195,12 @@ class PostgresSource:
     def snapshot(self) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
         return at_slot(
-            self._settings, slot, self._noted, temporary=True, recognition=self._recognition
+            self._settings,
+            slot,
+            self._noted,
+            self._opened,
+            temporary=True,
+            recognition=self._recognition,
         )
 
     def stream(
@@ -311,6 +318,7 @@ class PostgresSource:
             self._settings.url,
             info,
             lambda: stream.heard if (stream := self._streaming) else -inf,
+            self._opened,
         )
 
     def close(self) -> None:
@@ -322,7 +330,8 @@ class PostgresSource:
 
     def _sql(self) -> Connection:
         if self._connection is None or self._connection.closed or self._connection.broken:
-            self._connection, self._types = connect(self._settings.url), None
+            self._connection = self._opened.add(connect(self._settings.url))
+            self._types = None
         return self._connection
 
     def _catalog(self) -> list[CatalogTable]:
