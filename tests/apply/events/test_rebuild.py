@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from mirrorlake import read_feed
+from mirrorlake.apply.events import rebuild
 from mirrorlake.errors import EventStateDamaged
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
@@ -82,7 +83,10 @@ def test_events_change_nothing_again_after_a_repair(
     assert told == [10]
 
 
-def test_a_row_whose_event_is_in_no_file_is_later_than_what_is_earlier(tmp_path: Path) -> None:
+def test_a_row_whose_event_is_in_no_file_is_later_than_what_is_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "MOST_ROWS", 1)
     bucket = Bucket(tmp_path)
     first = [event(5, {"id": 1, "v": "a"}), event(6, {"id": 2, "v": "b"})]
     path = bucket.put("a.jsonl", *first)

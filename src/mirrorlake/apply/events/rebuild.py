@@ -39,6 +39,8 @@ from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 
 THREADS = 2
+MOST_ROWS = 1 << 18
+"""Maximum number of rows that are looked up together, which takes some hundred bytes per row."""
 _EVENT = ["uuid", "source_ms", "content"]
 """What tells the event of a row, beside the key."""
 
@@ -52,9 +54,11 @@ class TableRows:
     schema: TableSchema
 
     def parts(self) -> Iterator[pa.Table]:
-        """All rows, file by file."""
+        """All rows, in parts of MOST_ROWS."""
         for add in self.files:
-            yield live_rows(self.folder, add, self.schema)
+            rows = live_rows(self.folder, add, self.schema)
+            for first in range(0, rows.num_rows, MOST_ROWS):
+                yield rows.slice(first, MOST_ROWS).combine_chunks()
 
     def find(self, keys: pa.Table) -> pa.Table:
         """The rows with one of these distinct keys."""

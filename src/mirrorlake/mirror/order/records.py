@@ -90,7 +90,7 @@ def records_of_rows(uuid: pa.Array, source_ms: pa.Array, content: np.ndarray) ->
     batch, counter = _parts(uuid)
     false, zeros = pa.array(np.zeros(count, bool)), pa.array(np.zeros(count, np.uint64))
     columns = [
-        pa.array([ROWS] * count, pa.string()),
+        pa.repeat(pa.scalar(ROWS), count),
         false,
         *([zeros] * SECTIONS),
         false,
