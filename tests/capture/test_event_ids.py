@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.capture.events.build import ids
-from mirrorlake.mirror.order import RULES, records
+from mirrorlake.mirror.event_order import RULES, records
 
 BATCH = "5f3c1c5a9d0e4a6b"
 

@@ -5,7 +5,8 @@ a row unconditionally; update and upsert replace all rows of their key by one; d
 So only the last update, upsert or delete of a key counts, and the inserts after it.
 
 This is the fold of landed rows, which have an order. The last change of a key of event files, which
-arrive in any order, is determined by `mirror/order`; `feed/history/newest.py` folds a change feed.
+arrive in any order, is determined by `mirror/event_order`; `feed/history/newest.py` folds a change
+feed.
 
 Unchanged values are taken from the previous version of the row: for an update that of the same key,
 for an insert that of the key deleted directly before it (a change of the key). Chains of such rows

@@ -17,7 +17,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
-from tests.mirror.order.model import GUARD, Event
+from tests.mirror.event_order.model import GUARD, Event
 
 KEYS, PAYLOADS = range(1, 4), range(6)
 

@@ -17,7 +17,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events import drawn_files
 from tests.apply.events.drawn_files import read, rows_of
-from tests.mirror.order.model import Event
+from tests.mirror.event_order.model import Event
 
 ORDERS = TableId("shop", "orders")
 POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED]

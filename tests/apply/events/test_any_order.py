@@ -18,8 +18,8 @@ from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.drawn_files import line, numbered, read, rows_of, value_of
 from tests.apply.events.killed_tables import POINTS, Killed, opened, rows_after
-from tests.mirror.order.drawn import SOURCES, arrivals, many
-from tests.mirror.order.model import Event, table_of
+from tests.mirror.event_order.drawn import SOURCES, arrivals, many
+from tests.mirror.event_order.model import Event, table_of
 from tests.profiles import some, tries
 
 

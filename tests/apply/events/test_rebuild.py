@@ -19,8 +19,8 @@ from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket, event
 from tests.apply.events.drawn_files import line, numbered, rows_of
 from tests.apply.events.killed_tables import ORDERS, Killed
-from tests.mirror.order.drawn import SOURCES, many
-from tests.mirror.order.model import table_of
+from tests.mirror.event_order.drawn import SOURCES, many
+from tests.mirror.event_order.model import table_of
 from tests.profiles import some, tries
 
 PUBLIC = TableId("public", "orders")

@@ -17,8 +17,8 @@ from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
 from tests.apply.events.drawn_files import numbered, read, rows_of, settings
 from tests.apply.events.killed_tables import ORDERS
-from tests.mirror.order.drawn import SOURCES, many
-from tests.mirror.order.model import Event, place, table_of
+from tests.mirror.event_order.drawn import SOURCES, many
+from tests.mirror.event_order.model import Event, place, table_of
 from tests.profiles import tries
 
 DAY = 24 * 3600 * 1000

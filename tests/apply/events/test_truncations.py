@@ -17,8 +17,8 @@ from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
 from tests.apply.events.drawn_files import KEYS, value_of
 from tests.apply.events.killed_tables import Killed, rows_after
-from tests.mirror.order import drawn
-from tests.mirror.order.model import Event, table_of
+from tests.mirror.event_order import drawn
+from tests.mirror.event_order.model import Event, table_of
 from tests.profiles import tries
 
 

@@ -32,9 +32,9 @@ from mirrorlake.delta.lookup.key_lookup import candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.events.types import UnifiedType
-from mirrorlake.mirror.order import ORDER, first_of_each, records_of_rows
-from mirrorlake.mirror.order.resolution import DECIDES
-from mirrorlake.mirror.order.rollbacks import TRANSACTION
+from mirrorlake.mirror.event_order import ORDER, first_of_each, records_of_rows
+from mirrorlake.mirror.event_order.resolution import DECIDES
+from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 

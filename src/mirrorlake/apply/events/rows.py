@@ -18,7 +18,7 @@ from mirrorlake.events.change_types import ChangeType
 from mirrorlake.events.checks import missing_key
 from mirrorlake.events.decode.batch import EventBatch
 from mirrorlake.events.envelope import SORT_KEYS, UUID, EventSource
-from mirrorlake.mirror.order import ORDER, RULES, change_numbers, records
+from mirrorlake.mirror.event_order import ORDER, RULES, change_numbers, records
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema, arrow_type, contiguous
 from mirrorlake.model.table import Column

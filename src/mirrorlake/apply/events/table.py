@@ -57,7 +57,7 @@ from mirrorlake.errors import (
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.compaction import small_files
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.order import first_of_each
+from mirrorlake.mirror.event_order import first_of_each
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.strategy import TableFacts
 from mirrorlake.mirror.table.progress import KEY_COLUMNS, MALFORMED

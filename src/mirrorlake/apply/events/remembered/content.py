@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.records import SECTION_NAMES
+from mirrorlake.mirror.event_order.records import SECTION_NAMES
 from mirrorlake.model.arrow import contiguous
 
 _BASE = np.uint64(0x100000001B3)

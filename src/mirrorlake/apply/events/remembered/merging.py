@@ -1,7 +1,7 @@
 """Decides which events of a batch become rows of their table, and which state is kept of them.
 
 For each key, the last change of each log and the last backfill are kept; for those that may decide
-about the row again (`mirror.order.resolution`), also the values.
+about the row again (`mirror.event_order.resolution`), also the values.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.delta.workspace import TableWorkspace
-from mirrorlake.mirror.order import ORDER, RULES, OrderRule, complete, deletions, resolve
-from mirrorlake.mirror.order.resolution import DECIDES, Resolution
-from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
+from mirrorlake.mirror.event_order import ORDER, RULES, OrderRule, complete, deletions, resolve
+from mirrorlake.mirror.event_order.resolution import DECIDES, Resolution
+from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE, TRANSACTION
 from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.arrow import contiguous

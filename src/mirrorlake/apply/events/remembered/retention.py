@@ -3,8 +3,8 @@
 A future event is later than the horizon, because older minute folders are no longer listed
 (ST-178). For a key whose events are all older, a deletion is removed (ST-248). For any other key,
 older events are removed except the one that determines the row: any later event supersedes them
-(`mirror.order.resolution`). For a table that keeps every event, the identities of older ones are
-removed, because they are not read again.
+(`mirror.event_order.resolution`). For a table that keeps every event, the identities of older ones
+are removed, because they are not read again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.delta.workspace import TableWorkspace
-from mirrorlake.mirror.order.resolution import DECIDES
-from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
+from mirrorlake.mirror.event_order.resolution import DECIDES
+from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE, TRANSACTION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 
@@ -81,7 +81,7 @@ def _not_needed(rows: pa.Table, key: list[str], before: int) -> np.ndarray:
 
 def _without_rollback(rows: pa.Table, before: int) -> np.ndarray:
     """Older changes of Oracle, except those of a row of a transaction with a deletion by ROWID,
-    whose consequences are derived again with each batch (`mirror.order.rollbacks`)."""
+    whose consequences are derived again with each batch (`mirror.event_order.rollbacks`)."""
     code = codes.encode(rows.select(list(TRANSACTION))).code
     rolled_back = np.zeros(int(code.max(initial=-1)) + 1, bool)
     rolled_back[code[_flags(rows, INCOMPLETE)]] = True

@@ -24,7 +24,7 @@ from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.order import ORDER, RULES, last_truncations
+from mirrorlake.mirror.event_order import ORDER, RULES, last_truncations
 from mirrorlake.mirror.table.progress import MALFORMED
 from mirrorlake.model.table import TableId
 from mirrorlake.root import STATE, escaped

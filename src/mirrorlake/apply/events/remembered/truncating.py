@@ -9,9 +9,9 @@ import pyarrow as pa
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
 from mirrorlake.apply.events.remembered.merging import Merged
-from mirrorlake.mirror.order import RULES, deletions, is_truncated, resolve
-from mirrorlake.mirror.order.resolution import DECIDES
-from mirrorlake.mirror.order.rules import OrderRule
+from mirrorlake.mirror.event_order import RULES, deletions, is_truncated, resolve
+from mirrorlake.mirror.event_order.resolution import DECIDES
+from mirrorlake.mirror.event_order.rules import OrderRule
 
 
 def truncated(

@@ -1,18 +1,18 @@
 """The order of events, which may arrive in any order: determines the last change of each key
 (ST-180 to ST-234). Landed rows have an order already; `apply/fold.py` reduces them."""
 
-from mirrorlake.mirror.order.duplicates import first_of_each
-from mirrorlake.mirror.order.records import (
+from mirrorlake.mirror.event_order.duplicates import first_of_each
+from mirrorlake.mirror.event_order.records import (
     ORDER,
     CheckedRecords,
     change_numbers,
     records,
     records_of_rows,
 )
-from mirrorlake.mirror.order.resolution import Resolution, resolve
-from mirrorlake.mirror.order.rollbacks import Completed, complete
-from mirrorlake.mirror.order.rules import RULES, OrderRule
-from mirrorlake.mirror.order.truncations import deletions, is_truncated, last_truncations
+from mirrorlake.mirror.event_order.resolution import Resolution, resolve
+from mirrorlake.mirror.event_order.rollbacks import Completed, complete
+from mirrorlake.mirror.event_order.rules import RULES, OrderRule
+from mirrorlake.mirror.event_order.truncations import deletions, is_truncated, last_truncations
 
 __all__ = [
     "ORDER",

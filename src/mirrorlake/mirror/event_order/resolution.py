@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.mirror.order.last import last_of_each, parts_between_logs, parts_of
-from mirrorlake.mirror.order.records import ORDER
-from mirrorlake.mirror.order.rules import OrderRule
+from mirrorlake.mirror.event_order.last import last_of_each, parts_between_logs, parts_of
+from mirrorlake.mirror.event_order.records import ORDER
+from mirrorlake.mirror.event_order.rules import OrderRule
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.mirror.order import ORDER, RULES, complete, records, resolve
-from mirrorlake.mirror.order.resolution import DECIDES
-from mirrorlake.mirror.order.rollbacks import INCOMPLETE
+from mirrorlake.mirror.event_order import ORDER, RULES, complete, records, resolve
+from mirrorlake.mirror.event_order.resolution import DECIDES
+from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE
 
 Event = dict[str, Any]
 

@@ -15,8 +15,8 @@ import pytest
 
 from mirrorlake.events.checks import check, key_names
 from mirrorlake.events.reading import read_events
-from mirrorlake.mirror.order import ORDER, RULES, records, resolve
-from mirrorlake.mirror.order.resolution import DECIDES
+from mirrorlake.mirror.event_order import ORDER, RULES, records, resolve
+from mirrorlake.mirror.event_order.resolution import DECIDES
 
 SPEC = Path(__file__).parents[3] / "docs" / "spec" / "streams.md"
 GUARD = 30 * 60 * 1000

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.records import ORDER, SECTION_NAMES
+from mirrorlake.mirror.event_order.records import ORDER, SECTION_NAMES
 from mirrorlake.model import keys as codes
 
 _SAME = ["backfill", "log", *SECTION_NAMES, "source_ms", "deletion", "content"]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.records import SECTION_NAMES
-from mirrorlake.mirror.order.rules import OrderRule
+from mirrorlake.mirror.event_order.records import SECTION_NAMES
+from mirrorlake.mirror.event_order.rules import OrderRule
 from mirrorlake.model.arrow import contiguous
 
 Part = Callable[[np.ndarray], np.ndarray]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.mirror.order.records import ORDER, SECTION_NAMES
+from mirrorlake.mirror.event_order.records import ORDER, SECTION_NAMES
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 

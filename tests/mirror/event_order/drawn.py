@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.mirror.order.model import Event
+from tests.mirror.event_order.model import Event
 
 SOURCES = ["mysql", "oracle", "oracle-strict", "postgresql", "sqlserver", "salesforce", "mongodb"]
 

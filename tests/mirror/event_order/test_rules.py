@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mirrorlake.mirror.order import RULES, change_numbers, complete, first_of_each, records
-from mirrorlake.mirror.order.rollbacks import INCOMPLETE
-from tests.mirror.order.model import GUARD, METADATA, Consumer, Event, rows_of
+from mirrorlake.mirror.event_order import RULES, change_numbers, complete, first_of_each, records
+from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE
+from tests.mirror.event_order.model import GUARD, METADATA, Consumer, Event, rows_of
 
 NEVER: dict[str, Any] = {"tx_id": None, "row_id": None}
 

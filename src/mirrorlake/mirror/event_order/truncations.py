@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.last import last_of_each, parts_of
-from mirrorlake.mirror.order.records import ORDER, SECTION_NAMES
-from mirrorlake.mirror.order.rules import OrderRule
+from mirrorlake.mirror.event_order.last import last_of_each, parts_of
+from mirrorlake.mirror.event_order.records import ORDER, SECTION_NAMES
+from mirrorlake.mirror.event_order.rules import OrderRule
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 

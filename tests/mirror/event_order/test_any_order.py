@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mirror.order.drawn import SOURCES, arrivals, many
-from tests.mirror.order.model import Consumer, table_of
+from tests.mirror.event_order.drawn import SOURCES, arrivals, many
+from tests.mirror.event_order.model import Consumer, table_of
 from tests.profiles import tries
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.numbers import ParsedNumbers, hexadecimal, whole
+from mirrorlake.mirror.event_order.numbers import ParsedNumbers, hexadecimal, whole
 from mirrorlake.model.arrow import contiguous
 
 SECTIONS = 4

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.order.numbers import as_hexadecimal
-from mirrorlake.mirror.order.rules import SECTIONS, OrderRule
+from mirrorlake.mirror.event_order.numbers import as_hexadecimal
+from mirrorlake.mirror.event_order.rules import SECTIONS, OrderRule
 from mirrorlake.model.arrow import contiguous
 
 SECTION_NAMES = [f"section_{index}" for index in range(SECTIONS)]
