@@ -30,7 +30,7 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.sources.postgresql import connect
-from mirrorlake.sources.postgresql.connect import PostgresPulse
+from mirrorlake.sources.postgresql.connect import OpenConnections, PostgresPulse
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -383,7 +383,9 @@ def test_a_stream_that_is_heard_is_not_asked_and_looked_at_when_it_may_be_silent
     """Threads of many idle streams that look more often would take a share of a core."""
     with psycopg.connect(server.url) as sql:
         heard = [time.monotonic()]
-        pulse = PostgresPulse("postgresql://u@nobody.invalid/d", sql.info, lambda: heard[0])
+        pulse = PostgresPulse(
+            "postgresql://u@nobody.invalid/d", sql.info, lambda: heard[0], OpenConnections()
+        )
         assert 0.5 < pulse.check() <= connect._QUIET_SECONDS
         heard[0] -= 1.0
         assert pulse.check() <= connect._QUIET_SECONDS - 1.0
