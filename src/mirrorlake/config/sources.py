@@ -1,8 +1,8 @@
 """All kinds of sources: their sections in a project file, and how they are opened.
 
 A new source adds a package below `sources/` and entries in this file, its kind of position to
-`model/position.py`, its event metadata to `capture/events/build.py`, and for the streams API its
-profile to `app/streams/connections.py`.
+`model/position.py` and its event metadata to `capture/events/build.py`. For the streams API, its
+profile belongs to `app/streams/connections.py`, validation and discovery to the modules beside it.
 """
 
 from __future__ import annotations

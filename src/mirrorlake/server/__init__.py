@@ -1,1 +1,2 @@
-"""The HTTP API of streams: thin routes over `control/` and `app/streams/`."""
+"""HTTP: the API of streams in `routes.py`, pages for people in `pages/`, health and metrics in
+`application.py`. All of it is thin, over `control/` and `app/streams/`."""

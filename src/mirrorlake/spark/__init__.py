@@ -1,1 +1,1 @@
-"""Everything that uses Spark; no other package imports it."""
+"""Everything that uses PySpark, which no other package imports."""
