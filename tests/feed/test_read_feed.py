@@ -292,6 +292,19 @@ def test_a_file_that_is_gone_is_expired_and_never_passed_over(table: FeedTable, 
     assert isinstance(refused.value.__cause__, FileNotFoundError)
 
 
+@pytest.mark.parametrize("what", ["*.parquet", "_change_data/*"])
+@pytest.mark.parametrize("damage", ["cut", "bits"])
+def test_a_file_that_is_damaged_is_named(table: FeedTable, what: str, damage: str) -> None:
+    feed = read_feed(table.path, from_version=1)
+    for file in table.path.glob(what):
+        content = bytearray(file.read_bytes())
+        content[20:40] = bytes(20)
+        file.write_bytes(content if damage == "bits" else content[:-100])
+    with pytest.raises(FeedError, match=r"\.parquet of commit \d is damaged") as refused:
+        feed.to_arrow()
+    assert refused.value.reason == "other"
+
+
 @pytest.mark.clause("CF-172")
 def test_gaps_are_reported_on_request(table: FeedTable) -> None:
     table.record(is_on=False)

@@ -29,6 +29,10 @@ from mirrorlake.storage.options import ObjectOptions
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 
 
+class DamagedFile(Exception):
+    """A file of a table is not what was written."""
+
+
 def read(
     location: str | Path, first: int, last: int | None = None, options: ObjectOptions | None = None
 ) -> Iterator[pa.Table]:
@@ -43,7 +47,7 @@ def read(
     options: how to access a URL.
 
     Raises FileNotFoundError for a missing table, commit or file, LostFile for a file of a table on
-    an object store, BrokenLog, UnknownColumnType, BrokenVector.
+    an object store, BrokenLog, UnknownColumnType, BrokenVector, DamagedFile.
     """
     log = TableLog(location, options)
     snapshot = log.snapshot()
@@ -122,7 +126,13 @@ def rows_of_file(
 ) -> pa.Table:
     if schema.partitions and file.get("partitionValues") is None:
         raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
-    return table_rows(path_of(table, file), partitions.schema_of_file(file, schema))
+    path = path_of(table, file)
+    try:
+        return table_rows(path, partitions.schema_of_file(file, schema))
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file system; Arrow and page checksums name none
+        raise DamagedFile(f"{path.name} of commit {version} is damaged: {error}") from error
 
 
 def _with_kind(schema: TableSchema) -> TableSchema:

@@ -22,7 +22,7 @@ from mirrorlake.delta.workspace import LostFile, OutsideTable, Unreachable, open
 from mirrorlake.errors import FeedError, Unavailable
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
-from mirrorlake.feed.change_files import changes, commit_time
+from mirrorlake.feed.change_files import DamagedFile, changes, commit_time
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
@@ -274,5 +274,5 @@ def as_feed_error(request: FeedRequest) -> Iterator[None]:
         raise request.refused(
             f"this reader does not know column {error}", FeedReason.OTHER
         ) from error
-    except (BrokenLog, BrokenVector, OutsideTable) as error:
+    except (BrokenLog, BrokenVector, DamagedFile, OutsideTable) as error:
         raise request.refused(str(error), FeedReason.OTHER) from error
