@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,9 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.apply.events import rebuild
+from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.errors import EventStateDamaged
+from mirrorlake.events.envelope import EventSource
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from tests.apply.events import drawn_files
@@ -158,3 +161,17 @@ def test_any_order_makes_the_same_table_with_repairs_between(source: str, seed: 
         rows = rows_of(bucket.root / "Tables/shop/orders")
     wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
     assert {row["id"]: row["v"] for row in rows} == wanted
+
+
+def test_dead_letters_that_are_not_listed_are_not_remembered_as_applied(tmp_path: Path) -> None:
+    bucket, count = Bucket(tmp_path), MOST_ROWS + 20
+    bucket.put("a.jsonl", event(1, {"id": 0}), minute="")
+    dead = [event(2, {"id": n}, read_method="cdc", uuid=f"u{n}") for n in range(1, count + 1)]
+    bucket.put("b.jsonl", event(1, {"id": 0}), *dead, minute="")
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 0}]
+    data_removed(bucket.root / STATE)
+    bucket.settings = replace(bucket.settings, source=EventSource.POSTGRESQL)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.consumer().replay()
+    assert sorted(row["id"] for row in bucket.plain()) == list(range(count + 1))

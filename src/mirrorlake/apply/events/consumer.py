@@ -152,11 +152,14 @@ class EventConsumer:
 
     def _add(self, state: StateRebuild, table: TableId, file: FoundFile, part: FileEvents) -> None:
         """Add the events of a file to the state that is computed, without its dead letters, which
-        may be applied later (ST-254)."""
+        may be applied later (ST-254). If not all of these are listed, only the events of rows are
+        known to be applied."""
         known = self._journal.files.get(file.path)
         is_old = bool(file.minute) and file.minute < self._journal.horizon
         is_applied = known.etag == file.etag if known else is_old
-        dead = [row for letter in known.letters for row in letter.rows] if known else []
+        letters = known.letters if known else ()
+        is_applied &= all(letter.is_listed for letter in letters)
+        dead = [row for letter in letters for row in letter.rows]
         for events in part.tables:
             if events.table == table:
                 state.add(events.only(~np.isin(events.row, dead)), is_applied=is_applied)

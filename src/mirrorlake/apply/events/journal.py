@@ -47,6 +47,11 @@ class DeadLetters:
     def is_file(self) -> bool:
         return self.rows == (WHOLE_FILE,)
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether `rows` has all of them."""
+        return not self.is_file and self.count == len(self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
