@@ -125,3 +125,41 @@ def test_what_is_remembered_of_a_table_is_repaired(run: Run, tmp_path: Path) -> 
     assert run("apply", "--once").code == 0
     rows = rows_of(tmp_path / "lake/Tables/public/orders")
     assert sorted(row["id"] for row in rows) == [2, 3]
+
+
+def test_what_can_be_repaired_is_found_and_repaired_before_apply_stops(
+    run: Run, tmp_path: Path
+) -> None:
+    project(tmp_path)
+    names = ["cut", "emptied", "hollow", "lost", "other", "whole"]
+    put(tmp_path, "a.jsonl", *(event(1, {"id": 1}, table=name) for name in names))
+    run("apply", "--once")
+    state = tmp_path / "lake/Files/Mirrorlake/events/tables"
+    tables = tmp_path / "lake/Tables/public"
+    for name in ("cut", "emptied", "hollow", "lost"):
+        (record,) = (state / f"public~2E{name}").glob("0*.json")
+        record.write_text(record.read_text()[:-20]) if name == "cut" else record.unlink()
+    for name in ("emptied", "hollow"):
+        (data,) = tables.glob(f"{name}/*.parquet")
+        data.unlink()
+    (log,) = tables.glob("other/_delta_log/*0.json")
+    log.write_text(log.read_text().replace("mirrorlake-events", "another"))
+    planned = run("repair", "--dry-run", "--json").facts()
+    assert [one["table"] for one in planned["tables"]] == [
+        "public.cut",
+        "public.emptied",
+        "public.hollow",
+        "public.lost",
+    ]
+    (left,) = planned["left"]
+    assert left["table"] == "public.other"
+    done = run("repair", "--yes")
+    assert done.code == 1
+    assert "public.other: is left as it is" in done.error
+    assert "2 tables cannot be repaired" in done.error
+    assert "public.hollow: a file of it cannot be read" in done.error
+    planned = run("repair", "--dry-run", "--json").facts()
+    assert [one["table"] for one in planned["tables"]] == ["public.emptied", "public.hollow"]
+    done = run("repair", "public.hollow", "--yes")
+    assert done.code == 1
+    assert "a file of it cannot be read" in done.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,7 +15,8 @@ import pytest
 from mirrorlake import read_feed
 from mirrorlake.apply.events import rebuild
 from mirrorlake.apply.events.journal import MOST_ROWS
-from mirrorlake.errors import EventStateDamaged
+from mirrorlake.delta.schema import OF_EVENTS
+from mirrorlake.errors import EventStateDamaged, EventTableError
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
@@ -175,3 +177,38 @@ def test_dead_letters_that_are_not_listed_are_not_remembered_as_applied(tmp_path
     bucket.consumer().rebuild(PUBLIC)
     bucket.consumer().replay()
     assert sorted(row["id"] for row in bucket.plain()) == list(range(count + 1))
+
+
+def file_removed(file: Path) -> None:
+    file.unlink()
+
+
+def file_cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("damaged", [file_removed, file_cut])
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_a_table_with_a_damaged_file_is_not_repaired(
+    tmp_path: Path, damaged: Callable[[Path], None], mode: str
+) -> None:
+    bucket = Bucket(tmp_path, is_append=mode == "append")
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    shutil.rmtree(bucket.root / STATE)
+    (file,) = (bucket.root / "Tables/public/orders").glob("*.parquet")
+    damaged(file)
+    with pytest.raises(EventTableError, match="a file of it cannot be read") as caught:
+        bucket.consumer().rebuild(PUBLIC)
+    assert "mirrorlake reset public.orders" in caught.value.hint
+
+
+def test_a_table_that_does_not_say_what_it_is_is_not_repaired(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    shutil.rmtree(bucket.root / STATE)
+    (first,) = (bucket.root / "Tables/public/orders/_delta_log").glob("*0.json")
+    first.write_text(re.sub(f'"{OF_EVENTS}": *"{{', f'"{OF_EVENTS}":"', first.read_text()))
+    with pytest.raises(EventTableError, match="what it says of itself"):
+        bucket.consumer().rebuild(PUBLIC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake.app.events.applying import ERRORS, storage_errors
@@ -14,10 +14,10 @@ from mirrorlake.app.own_root import check_root
 from mirrorlake.app.status import ended
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.apply.events.consumer import EventConsumer
-from mirrorlake.apply.events.remembered.state import states
+from mirrorlake.apply.events.remembered.state import created
 from mirrorlake.apply.events.table import EventTable, EventTableReport
 from mirrorlake.config import Project
-from mirrorlake.errors import TableError, UsageError
+from mirrorlake.errors import OperatorError, TableError, UsageError
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
@@ -27,10 +27,15 @@ from mirrorlake.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class EventRepair:
-    """What a repair will do. tables: with the damage, empty if there is none."""
+    """What a repair will do.
+
+    tables: with the damage, empty if there is none.
+    left: tables that were not named and cannot be repaired, with the reason.
+    """
 
     project: Project
     tables: Mapping[TableId, str]
+    left: Mapping[TableId, TableError | UsageError] = field(default_factory=dict)
 
     @property
     def is_needed(self) -> bool:
@@ -44,13 +49,18 @@ class EventRepair:
             f"{where}; no row changes ({why or 'no damage was found'})"
             for table, why in self.tables.items()
         ]
+        lines += [f"{table}: is left as it is: {why.what}" for table, why in self.left.items()]
         return lines or ["There is nothing to repair."]
 
     def facts(self) -> dict[str, Any]:
-        return {"tables": [{"table": str(t), "damage": w} for t, w in self.tables.items()]}
+        return {
+            "tables": [{"table": str(t), "damage": w} for t, w in self.tables.items()],
+            "left": [{"table": str(table), **why.facts()} for table, why in self.left.items()],
+        }
 
     def execute(self, reached: CrashHook = no_crash) -> None:
-        """Do it. Raises LeaseHeld while events are applied, TableError, Unavailable."""
+        """Do it, for as many tables as possible. Raises LeaseHeld while events are applied;
+        OperatorError for the tables that cannot be repaired, Unavailable."""
         assert self.project.events is not None
         store, clock = store_of(self.project), WallClock()
         lease = Lease(store, ended.MIRROR, clock)
@@ -65,13 +75,32 @@ class EventRepair:
                 reached=reached,
                 check=lease.check,
             )
+            failed: list[TableError] = []
             for table in self.tables:
-                with storage_errors(self.project.events.described):
-                    consumer.rebuild(table)
+                try:
+                    with storage_errors(self.project.events.described):
+                        consumer.rebuild(table)
+                except TableError as error:
+                    failed.append(error)
+                    continue
                 left = {name: one for name, one in stops(store).items() if name != str(table)}
                 store.replace(ERRORS, json.dumps(left).encode())
+            _raise(failed)
         finally:
             lease.release()
+
+
+def _raise(failed: Sequence[TableError]) -> None:
+    """Raise the error of one table, or one error that tells those of several."""
+    if len(failed) > 1:
+        raise OperatorError(
+            f"{len(failed)} tables cannot be repaired: "
+            + "; ".join(f"{error.where}: {error.what}" for error in failed),
+            where="repair",
+            hint=" ".join(dict.fromkeys(error.hint for error in failed)),
+        )
+    for error in failed:
+        raise error
 
 
 class _NoResults:
@@ -91,20 +120,28 @@ def plan_event_repair(project: Project, tables: Sequence[str]) -> EventRepair:
     store = store_of(project)
     check_root(project, store)
     chosen = [TableId.parse(name) for name in tables] or _known(store)
-    found = {}
+    found, left = dict[TableId, str](), dict[TableId, TableError | UsageError]()
     for table in chosen:
-        if not is_event_table(store, table):
-            if not tables:
-                continue
+        try:
+            is_there = is_event_table(store, table)
+            if is_there:
+                found[table] = EventTable(store, table, project.events).damage()
+        except (TableError, UsageError) as error:
+            if tables:
+                raise
+            left[table] = error
+            continue
+        if tables and not is_there:
             raise UsageError(
                 f"there is no table {table}",
                 where="repair",
                 hint=f"The tables are: {', '.join(map(str, _known(store))) or 'none'}.",
             )
-        found[table] = EventTable(store, table, project.events).damage()
-    return EventRepair(project, {table: why for table, why in found.items() if why or tables})
+    damaged = {table: why for table, why in found.items() if why or tables}
+    return EventRepair(project, damaged, left)
 
 
 def _known(store: Store) -> list[TableId]:
-    """All tables, and those that stopped."""
-    return [TableId.parse(name) for name in sorted({*map(str, states(store)), *stops(store)})]
+    """All tables that were created, whatever is damaged, and those that stopped."""
+    known = {str(table): table for table in created(store)}
+    return [known.get(name) or TableId.parse(name) for name in sorted({*known, *stops(store)})]

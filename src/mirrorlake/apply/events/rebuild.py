@@ -22,7 +22,7 @@ from mirrorlake.apply.events.described import recognized
 from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.content import content_of, identities
-from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
+from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles, reading
 from mirrorlake.apply.events.remembered.merging import IDENTITY, MergeBatch
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.apply.events.remembered.truncating import truncated
@@ -47,7 +47,7 @@ _EVENT = ["uuid", "source_ms", "content"]
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table, in these files of a folder."""
+    """The rows of a table, in these files of a folder. Raises DamagedFiles, OSError."""
 
     folder: Path
     files: Sequence[Mapping[str, Any]]
@@ -56,14 +56,16 @@ class TableRows:
     def parts(self) -> Iterator[pa.Table]:
         """All rows, in parts of MOST_ROWS."""
         for add in self.files:
-            rows = live_rows(self.folder, add, self.schema)
+            with reading():
+                rows = live_rows(self.folder, add, self.schema)
             for first in range(0, rows.num_rows, MOST_ROWS):
                 yield rows.slice(first, MOST_ROWS).combine_chunks()
 
     def find(self, keys: pa.Table) -> pa.Table:
         """The rows with one of these distinct keys."""
         searched = candidates(self.files, self.schema, keys)
-        return find_rows(self.folder, searched, self.schema, keys, THREADS).rows
+        with reading():
+            return find_rows(self.folder, searched, self.schema, keys, THREADS).rows
 
 
 class StateRebuild:

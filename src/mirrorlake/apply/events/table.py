@@ -41,7 +41,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
-from mirrorlake.delta.workspace import LostFile, open_workspace
+from mirrorlake.delta.workspace import LostFile, OutsideTable, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.compact import compact
@@ -216,9 +216,16 @@ class EventTable:
         if not snapshot.exists:
             raise self._error("there is no table to rebuild it from")
         number = snapshot.transactions[APPLICATION]
-        loaded = _Loaded(snapshot, known_state(self._folder, number, snapshot, self._settings))
+        try:
+            state = known_state(self._folder, number, snapshot, self._settings)
+            loaded, schema = _Loaded(snapshot, state), parse(snapshot.metadata)
+        except MALFORMED as error:
+            raise self._error(f"what it says of itself cannot be read: {error}") from error
         with self._folder.open():
-            state = self._rebuilt(loaded, read)
+            try:
+                state = self._rebuilt(loaded, schema, read)
+            except (DamagedFiles, LostFile, OutsideTable) as error:
+                raise self._error(f"a file of it cannot be read: {error}") from error
             if not state.rule:
                 raise self._error("no file tells the source of its events", "Set source.system.")
             if not self._commit_state(loaded, state):
@@ -227,10 +234,12 @@ class EventTable:
         self._folder.sweep()
         return snapshot.version + 1
 
-    def _rebuilt(self, loaded: _Loaded, read: Callable[[StateRebuild], None]) -> EventTableState:
+    def _rebuilt(
+        self, loaded: _Loaded, schema: TableSchema, read: Callable[[StateRebuild], None]
+    ) -> EventTableState:
         with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             workspace.fetch(loaded.files)
-            rows = TableRows(workspace.folder, loaded.files, loaded.schema)
+            rows = TableRows(workspace.folder, loaded.files, schema)
             computed = StateRebuild(self._settings, self._folder.files, rows, loaded.state)
             read(computed)
             return computed.done()

@@ -82,7 +82,7 @@ class KeyedFiles:
     def find(self, keys: pa.Table) -> KeyedRows:
         """The rows with one of these distinct keys, given in some of the columns."""
         searched = candidates(self.files, self.schema, keys)
-        with _reading():
+        with reading():
             self.workspace.fetch(searched)
             found = find_rows(self.folder, searched, self.schema, keys, THREADS)
         return KeyedRows(found, searched)
@@ -97,7 +97,7 @@ class KeyedFiles:
 
     def live(self, add: Mapping[str, Any]) -> pa.Table:
         """The rows of one of the files."""
-        with _reading():
+        with reading():
             self.workspace.fetch([add])
             return live_rows(self.folder, add, self.schema)
 
@@ -114,7 +114,7 @@ class KeyedFiles:
         chosen = small_files.choose(self.files)
         if not chosen:
             return self
-        with _reading():
+        with reading():
             self.workspace.fetch(chosen)
             return self._with(compact(self.folder, chosen, self.schema, self.key))
 
@@ -145,7 +145,7 @@ class KeyedFiles:
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def reading() -> Iterator[None]:
     """Errors of missing and damaged files as DamagedFiles. Other errors of the system, such as a
     full disk, have a number."""
     try:

@@ -221,13 +221,21 @@ def numbers_in(store: Store, folder: str) -> list[int]:
     return sorted(int(name) for name, _dot, end in names if end == "json" and name.isdigit())
 
 
+def created(store: Store) -> list[TableId]:
+    """The tables that were created, also those whose records are lost or unreadable."""
+    found = []
+    for folder in store.list(f"{FOLDER}/tables").folders:
+        with suppress(*MALFORMED, FileNotFoundError):
+            stored = json.loads(store.read(f"{FOLDER}/tables/{folder}/{_TABLE}"))
+            found.append(TableId(str(stored["schema"]), str(stored["name"])))
+    return found
+
+
 def states(store: Store) -> dict[TableId, EventTableState]:
     """The newest records of all tables, for `status`; unreadable ones are skipped."""
     found = {}
-    for folder in store.list(f"{FOLDER}/tables").folders:
+    for table in created(store):
         try:
-            stored = json.loads(store.read(f"{FOLDER}/tables/{folder}/{_TABLE}"))
-            table = TableId(str(stored["schema"]), str(stored["name"]))
             records = StateFolder(store, table)
             state = records.read(records.numbers()[-1])
         except (*MALFORMED, FileNotFoundError, IndexError):
