@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 from psycopg.pq import ExecStatus
@@ -14,11 +15,14 @@ from mirrorlake.sources.postgresql.connect import Connection
 BLOCK = 8 << 20
 """Bytes that are handed on together."""
 
+_CANCEL_SECONDS = 5.0
+
 
 def copied(connection: Connection, query: bytes) -> Iterator[bytes]:
     """The output in blocks of whole rows: every message of the server is one row.
 
-    Raises psycopg.Error. A connection whose output was not read to its end is of no further use.
+    Raises psycopg.Error. A connection whose output was not read to its end is of no further use
+    before `cancel`.
     """
     pgconn = connection.pgconn
     pgconn.send_query(query)
@@ -37,6 +41,19 @@ def copied(connection: Connection, query: bytes) -> Iterator[bytes]:
     if rows:
         yield b"".join(rows)
     _expect(pgconn, ExecStatus.COMMAND_OK)
+    while _result(pgconn) is not None:
+        pass
+
+
+def cancel(connection: Connection) -> None:
+    """End a COPY whose output nobody reads to its end: its transaction has failed then, unless all
+    of it was sent before. Raises psycopg.Error."""
+    connection.cancel_safe(timeout=_CANCEL_SECONDS)
+    pgconn = connection.pgconn
+    with suppress(psycopg.OperationalError):  # all of the output was read
+        while (count := pgconn.get_copy_data(1)[0]) >= 0:
+            if count == 0:
+                _wait(pgconn)
     while _result(pgconn) is not None:
         pass
 

@@ -39,7 +39,7 @@ from mirrorlake.sources.postgresql.connect import (
     patiently,
     translated,
 )
-from mirrorlake.sources.postgresql.copy import copied
+from mirrorlake.sources.postgresql.copy import cancel, copied
 from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
@@ -144,6 +144,11 @@ class PostgresSnapshot:
                 hint="The load is restarted.",
             ) from error
         except TableError:
+            self._restore(connection)
+            raise
+        except GeneratorExit:  # it may be the last one that is in the snapshot
+            with suppress(psycopg.Error):
+                cancel(connection)
             self._restore(connection)
             raise
         except BaseException:
