@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.verification.verify import VerifiedTable, VerifySettings, verify
+from mirrorlake.app.verification.verify import Verification, VerifiedTable, VerifySettings, verify
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.config import Project, load
 from mirrorlake.errors import NotReached, UsageError
@@ -225,6 +225,35 @@ def test_tables_that_cannot_be_compared_are_not_equal(live: Live) -> None:
     assert sorted(reasons) == ["public.array_key", "public.float_key"]
     assert "is an array" in reasons["public.array_key"]
     assert "is a floating point number" in reasons["public.float_key"]
+
+
+@pytest.mark.full
+def test_a_mirrored_table_that_is_left_out_is_not_equal(live: Live) -> None:
+    """It is refused now, or the source does not have it any more."""
+    live.database.execute("drop table log", 'alter table words add "__bad" int')
+    found = live.verify()
+    assert found["public.orders"].is_equal
+    assert "does not have it any more" in found["public.log"].unverified
+    assert "has a reserved name" in found["public.words"].unverified
+    (named,) = live.verify("public.log").values()
+    assert not named.is_equal
+    live.database.execute("drop table orders")
+    assert not any(one.is_equal for one in live.verify().values())
+    assert not Verification("0/1", 1, []).is_equal
+
+
+@pytest.mark.full
+def test_a_table_that_fails_in_the_middle_keeps_none_from_being_compared(live: Live) -> None:
+    live.database.execute(
+        "create table aaa_large (id bigint primary key, text text)",
+        "insert into aaa_large select g, repeat(md5(g::text), 300) from generate_series(1, 3000) g",
+    )
+    live.once()
+    live.database.execute("alter table aaa_large add more int")
+    found = live.verify("public.aaa_large", "public.orders", "public.words")
+    assert "does not have a column of the source" in found["public.aaa_large"].unverified
+    assert found["public.orders"].is_equal, found["public.orders"].facts()
+    assert found["public.words"].is_equal, found["public.words"].facts()
 
 
 @pytest.mark.full

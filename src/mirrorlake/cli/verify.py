@@ -83,6 +83,8 @@ def _print(result: Verification) -> None:
     show(f"position {result.position}, cut {result.cut}")
     header = ["table", "result", "source", "mirror", "missing", "extra", "different"]
     print_table(header, [_cells(table) for table in result.tables])
+    if not result.tables:
+        show("there are no tables to compare")
     for table in result.tables:
         if table.unverified:
             show(f"{table.table}: not verified: {table.unverified}")

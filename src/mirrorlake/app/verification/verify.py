@@ -41,6 +41,7 @@ from mirrorlake.sources.table import SourceTable
 
 _WAIT_SECONDS = 0.5
 _START = "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits."
+_GONE = "it is mirrored, and the source does not have it any more, or it is no longer selected"
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a table, how many of its rows are compared, and about how many it has."""
@@ -117,7 +118,7 @@ class VerifiedTable:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result for all tables, at one position of the source."""
+    """The result for all tables, at one position of the source. No tables are not equal ones."""
 
     position: str
     cut: int
@@ -125,7 +126,7 @@ class Verification:
 
     @property
     def is_equal(self) -> bool:
-        return all(table.is_equal for table in self.tables)
+        return bool(self.tables) and all(table.is_equal for table in self.tables)
 
     def facts(self) -> dict[str, Any]:
         """As `mirrorlake verify --json` prints it."""
@@ -162,7 +163,7 @@ class _Verifying:
     progress: Progress
 
     def done(self, names: Sequence[str]) -> Verification:
-        chosen = self._chosen(names)
+        chosen, left_out = self._chosen(names)
         deadline = self.clock.monotonic() + self.settings.timeout
         with closing(self.source.snapshot()) as snapshot:
             shown = self._shown(str(snapshot.point), [str(one.table) for one in chosen], deadline)
@@ -171,10 +172,11 @@ class _Verifying:
             rows = RowsAtCut(snapshot, covered, until)
             rows.read_changes(self.source, lambda: self._check_time(until, deadline))
             found = [self._table(table, shown, rows) for table in chosen]
-        return Verification(shown.position, shown.number, found)
+        return Verification(shown.position, shown.number, [*found, *left_out])
 
-    def _chosen(self, names: Sequence[str]) -> list[SourceTable]:
-        """The named tables as the source has them now, or all. Raises UsageError."""
+    def _chosen(self, names: Sequence[str]) -> tuple[list[SourceTable], list[VerifiedTable]]:
+        """The named tables as the source has them now, or all; and those that cannot be compared,
+        because they are refused or no longer there. Raises UsageError."""
         if self.settings.keys and len(set(names)) != 1:
             raise UsageError(
                 "a range of keys needs one table",
@@ -184,14 +186,20 @@ class _Verifying:
         records = Records(store_of(self.project), root.LANDING)
         loaded = table_positions.identities(records)
         self.source.keep_names({identity: table for table, identity in loaded.items()})
-        known = {str(one.table): one for one in self.source.discover() if one.refused is None}
-        if unknown := sorted(set(names) - set(known)):
+        known = {str(one.table): one for one in self.source.discover()}
+        reasons = {name: str(one.refused) for name, one in known.items() if one.refused}
+        reasons |= {str(table): _GONE for table in loaded if str(table) not in known}
+        if unknown := sorted(set(names) - set(known) - set(reasons)):
             raise UsageError(
                 f"there is no table {unknown[0]}",
                 where="verify",
                 hint=f"The tables are: {', '.join(known) or 'none'}.",
             )
-        return [known[name] for name in dict.fromkeys(names or known)]
+        wanted = dict.fromkeys(names or [*known, *reasons])
+        left_out = [
+            VerifiedTable(name, unverified=reasons[name]) for name in wanted if name in reasons
+        ]
+        return [known[name] for name in wanted if name not in reasons], left_out
 
     def _shown(self, point: str, tables: Sequence[str], deadline: float) -> ConsistentCut:
         """The newest cut at or beyond a point that the tables show, as soon as there is one."""
