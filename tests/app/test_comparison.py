@@ -26,6 +26,14 @@ def rows_of(rows: list[tuple[int, str, float | None]]) -> pa.Table:
     )
 
 
+def narrow(values: list[float | None]) -> pa.Table:
+    return pa.table({"value": pa.array(values, pa.float32())})
+
+
+def wide(values: list[float | None]) -> pa.Table:
+    return pa.table({"value": pa.array(values, pa.float64())})
+
+
 def texts(rows: list[tuple[int, str, float | None]]) -> list[tuple[int, str, str]]:
     return [(a, b, repr(value)) for a, b, value in rows]
 
@@ -79,6 +87,9 @@ def test_a_column_that_the_mirror_lacks_is_an_error() -> None:
     rows = rows_of([(1, "x", NAN)])
     with pytest.raises(TableError, match=r"does not have a column of the source.*column value"):
         compare(rows, rows.drop_columns("value"), ["a", "b"], "t", most=1)
+    with pytest.raises(TableError, match="the types of the column differ: double and float"):
+        compare(narrow([0.1, None, NAN]), wide([0.1, None, NAN]), [], "t", most=1)
+    assert not compare(narrow([0.5, None, NAN]), wide([0.5, None, NAN]), [], "t", most=1).count
     other = rows.set_column(0, "a", pa.array(["one"]))
     with pytest.raises(TableError, match="the types of the column differ: string and int32"):
         compare(rows, other, ["a", "b"], "t", most=1)

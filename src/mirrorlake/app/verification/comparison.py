@@ -144,16 +144,22 @@ def _aligned(mirrored: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
 
 
 def aligned(values: pa.ChunkedArray, kind: pa.DataType, table: str, column: str) -> pa.ChunkedArray:
-    """The values of a column as another type. Raises TableError when it is too different."""
+    """The same values of a column as another type. Raises TableError when it cannot have them."""
+    if values.type == kind:
+        return values
+    reason: pa.ArrowException | None = None
     try:
-        return values.cast(kind)
+        cast = values.cast(kind)
+        if same(contiguous(values), contiguous(cast.cast(values.type))).all():
+            return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TableError(
-            f"the types of the column differ: {values.type} and {kind}",
-            table=table,
-            column=column,
-            hint=_FOLLOWS,
-        ) from error
+        reason = error
+    raise TableError(
+        f"the types of the column differ: {values.type} and {kind}",
+        table=table,
+        column=column,
+        hint=_FOLLOWS,
+    ) from reason
 
 
 def lacking(table: str, column: str) -> TableError:
