@@ -243,6 +243,22 @@ def test_a_mirrored_table_that_is_left_out_is_not_equal(live: Live) -> None:
 
 
 @pytest.mark.full
+def test_a_damaged_data_file_is_named(live: Live) -> None:
+    (path,) = (live.folder / "lake/Tables/public/orders").glob("*.parquet")
+    content = path.read_bytes()
+    found = {}
+    for damaged in (
+        content[: len(content) // 2],
+        b"\0" * len(content),
+        content[:9000] + b"?" * 9000 + content[18000:],
+    ):
+        path.write_bytes(damaged)
+        found = live.verify("public.orders", "public.words")
+        assert path.name in found["public.orders"].unverified, found["public.orders"].facts()
+        assert found["public.words"].is_equal
+
+
+@pytest.mark.full
 def test_a_table_that_fails_in_the_middle_keeps_none_from_being_compared(live: Live) -> None:
     live.database.execute(
         "create table aaa_large (id bigint primary key, text text)",

@@ -243,7 +243,7 @@ class _Verifying:
         except SourceUnavailable as error:
             again = f"{error.what}. Run `mirrorlake verify {name}` again."
             return replace(result, unverified=again)
-        except (BrokenLog, LostFile, Unreachable, FileNotFoundError) as error:
+        except (BrokenLog, LostFile, Unreachable, OSError) as error:
             reason = f"version {version.version} of the mirror cannot be read: {error}"
             return replace(result, unverified=reason)
         return result
