@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +24,16 @@ from tests.histories import Landing, Shape, counted
 from tests.profiles import tries
 from tests.reference import Change
 
+FLOATS = st.sampled_from([float("nan"), float("-inf"), -0.0, 0.0, 1.5, 2.5])
 SHAPE = Shape.of(["name", "id"], name=types.STRING, id=types.LONG)
+EMPTY = pa.table({"x": pa.array([], pa.float64())})
+
+
+def sorted_as_arrow(values: list[float | None]) -> pa.Table:
+    table = pa.table({"x": pa.array(values, pa.float64())})
+    return table.sort_by("x")
+
+
 KEYS = st.tuples(st.none() | st.text("abc", max_size=3), st.integers(0, 20))
 
 
@@ -71,3 +82,20 @@ def test_rows_with_one_value_are_not_put_together_in_memory(
     table.commit(cluster(table.path, table.files, table.schema, SHAPE.key, 3))
     assert counted(table.rows()) == before
     assert [json.loads(add["stats"])["numRecords"] for add in table.files] == [20, 20, 20]
+
+
+@given(
+    files=st.lists(
+        st.lists(st.none() | FLOATS, max_size=12).map(sorted_as_arrow), min_size=1, max_size=6
+    ),
+    into=st.integers(1, 5),
+)
+def test_each_row_is_in_one_part_with_every_float(files: list[pa.Table], into: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clustering, "SAMPLED", 1)
+        parts = list(clustering._parts(files, "x", into))
+    before, after = (
+        Counter(map(repr, pa.concat_tables(some)["x"].to_pylist()))
+        for some in ([*files, EMPTY], [*parts, EMPTY])
+    )
+    assert after == before

@@ -61,9 +61,13 @@ def cluster(
             rows = _ordered(live_rows(table, add, schema), key)
             runs.append(_stored(rows, Path(folder, str(number))))
             del rows
+        left = sum(map(len, runs))
         for part in _parts(runs, column, into):
+            left -= len(part)
             rows = _ordered(part, key)
             actions += write_data_files(table, schema, rows, list(key), data_change=False)
+        if left:
+            raise RuntimeError(f"clustering {table} would change its number of rows by {-left}")
         del runs
     return actions + [{"remove": data_files.removed(add, data_change=False)} for add in files]
 
@@ -93,7 +97,8 @@ def _parts(runs: Sequence[pa.Table], column: str, into: int) -> Iterator[pa.Tabl
 
 
 def _bounds(runs: Sequence[pa.Table], column: str, into: int) -> list[pa.Scalar]:
-    """Values that divide the rows into parts of about the same size, ascending."""
+    """Values that divide the rows into parts of about the same size, ascending. NULL and NaN are
+    none: sorted columns have them last, and NaN is not less or greater than anything."""
     values = pa.chunked_array(
         [
             chunk
@@ -102,6 +107,8 @@ def _bounds(runs: Sequence[pa.Table], column: str, into: int) -> list[pa.Scalar]
         ],
         runs[0].schema.field(column).type,
     )
+    if pa.types.is_floating(values.type):
+        values = values.filter(pc.invert(pc.is_nan(values)))
     values = values.take(pc.sort_indices(values))
     chosen = [len(values) * part // into for part in range(1, into)] if len(values) else []
     return list(dict.fromkeys(values[index] for index in chosen))
