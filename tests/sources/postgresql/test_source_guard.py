@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -18,7 +18,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import CheckSeverity
-from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql import connect, rejected
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -206,6 +206,31 @@ def test_an_update_is_not_rejected_of_a_table_that_is_not_followed(
         until(updated)
     published = f"select tablename from pg_publication_tables where pubname = 'pub_{database.name}'"
     assert "apples" not in {name for (name,) in database.sql.execute(published)}
+
+
+def test_a_table_whose_columns_are_listed_is_not_taken_for_one_that_rejects(
+    captured: Captured,
+) -> None:
+    name = captured.settings.publication
+    captured.begin(*TABLES)
+    captured.run(f"alter publication {name} set table apples (id, note)")
+    with closing(connect.connect(captured.settings.url)) as connection:
+        assert not rejected.rejects_changes(connection, captured.settings)
+
+
+def test_a_table_that_only_others_may_take_out_is_named_with_the_statement(
+    captured: Captured, database: Database
+) -> None:
+    name = captured.settings.publication
+    captured.begin(*TABLES)
+    captured.run("alter table apples drop constraint apples_pkey")
+    user = f"reader_{database.name}"
+    captured.run(f"create role {user} login password '{user}'")
+    with closing(connect.connect(database.url_as(user))) as connection:
+        (found,) = rejected.take_out(connection, captured.settings, [])
+    assert found.severity is CheckSeverity.WARNING
+    assert f'`alter publication "{name}" drop table only "public"."apples"`' in found.remedy
+    captured.run(found.remedy.split("`")[1], "update apples set note = 'z'", f"drop role {user}")
 
 
 def test_no_update_is_rejected_with_the_event_trigger_of_the_page(captured: Captured) -> None:

@@ -203,10 +203,15 @@ def exclude(
 
 def take_out(connection: Connection, name: str, table: TableId) -> None:
     """Take one table out of a publication. Raises psycopg.errors.LockNotAvailable."""
+    connection.execute(removal(name, table).encode())
+
+
+def removal(name: str, table: TableId) -> str:
+    """The statement that takes a table out of a publication."""
     statement = sql.SQL("alter publication {} drop table only {}").format(
         sql.Identifier(name), sql.Identifier(table.schema, table.name)
     )
-    connection.execute(statement)
+    return statement.as_string()
 
 
 CORRECTED = {14: 18, 15: 13, 16: 9, 17: 5}
@@ -254,30 +259,34 @@ def tried_condition(
     return None
 
 
+MISSING_IN_IDENTITY = """
+select c.oid, n.nspname, c.relname, a.attname
+from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+join pg_depend d on d.classid = 'pg_publication_rel'::regclass and d.objid = r.oid
+join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+where p.pubname = {name} and p.pubupdate and d.refclassid = 'pg_class'::regclass
+  and d.refobjid = c.oid and d.refobjsubid > 0 and c.relreplident <> 'f'
+  and strpos(to_jsonb(r) ->> 'prqual', ':varattno ' || a.attnum || ' ') > 0
+  and not exists (
+    select from pg_index i, unnest(i.indkey) with ordinality k(number, place)
+    where i.indrelid = c.oid and k.number = a.attnum and k.place <= i.indnkeyatts
+      and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end)
+"""
+"""The columns of row conditions that the log does not contain for old rows: of these tables
+PostgreSQL rejects updates. A column may also be there because the publication lists it, which
+depends on it in the same way."""
+
+
 def _check_conditions(connection: Connection, publication: str) -> None:
     """Refuse a row condition on a column that the log does not contain for old rows.
 
     PostgreSQL would refuse every update and deletion of such a table to its own users.
     """
-    row = connection.execute(
-        """
-        select n.nspname, c.relname, a.attname
-        from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
-        join pg_depend d on d.classid = 'pg_publication_rel'::regclass and d.objid = r.oid
-        join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
-        join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
-        where p.pubname = %s and p.pubupdate and d.refclassid = 'pg_class'::regclass
-          and d.refobjsubid > 0 and c.relreplident <> 'f'
-          and not exists (
-            select from pg_index i, unnest(i.indkey) with ordinality k(number, place)
-            where i.indrelid = c.oid and k.number = a.attnum and k.place <= i.indnkeyatts
-              and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end)
-        order by n.nspname, c.relname, a.attname limit 1
-        """,
-        [publication],
-    ).fetchone()
+    query = MISSING_IN_IDENTITY.format(name="%s") + "order by nspname, relname, attname limit 1"
+    row = connection.execute(query, [publication]).fetchone()
     if row is not None:
-        schema, name, column = row
+        _oid, schema, name, column = row
         raise PrerequisiteMissing(
             f"the row condition uses {column}, which is not in the replica identity",
             where=f"table {TableId(schema, name)}",

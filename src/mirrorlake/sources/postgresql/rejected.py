@@ -34,23 +34,29 @@ where c.oid in (
     where l.relreplident <> 'f' and not exists (
         select from pg_index i where i.indrelid = l.oid and i.indimmediate and i.indisvalid
         and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end))
-or c.relreplident <> 'f' and exists (
-    select from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
-    join pg_depend d on d.classid = 'pg_publication_rel'::regclass and d.objid = r.oid
-    where p.pubname = {name} and p.pubupdate and r.prrelid = c.oid
-    and d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid and d.refobjsubid > 0
-    and not exists (
-        select from pg_index i, unnest(i.indkey) with ordinality k(number, place)
-        where i.indrelid = c.oid and k.number = d.refobjsubid and k.place <= i.indnkeyatts
-        and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end))
+or c.oid in (select m.oid from ({missing}) m)
 """
+
+
+GONE_OR_LOCKED = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedObject,
+)
+"""Waits for the next call, or somebody has done it meanwhile."""
+
+
+def _rejected(name: str) -> str:
+    """The query with this placeholder for the name of the publication."""
+    missing = publication.MISSING_IN_IDENTITY.format(name=name)
+    return _REJECTED.format(name=name, missing=missing)
 
 
 def rejects_changes(connection: Connection, settings: PostgresSettings) -> bool:
     """Whether PostgreSQL rejects updates of a table for our publication of updates. Gives a stalled
     connection up."""
     name = settings.publication
-    if not is_found(connection, _REJECTED.format(name="$1"), name):
+    if not is_found(connection, _rejected("$1"), name):
         return False
     state = publication.state_of(connection, name)
     return state is not None and publication.is_ours(state, settings)
@@ -60,7 +66,7 @@ def take_out(
     connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
 ) -> Iterator[CheckResult]:
     """Take the tables out of our publication of which updates are rejected, and tell it. One that
-    is locked by others waits for the next call.
+    is locked by others waits for the next call, and one that only others may take out is named.
 
     selected: as they are now. What goes to the publication of inserts is left to `follow_keys`.
     """
@@ -69,13 +75,22 @@ def take_out(
     moving = {table.in_source for table in selected if table.append_only}
     taken = {table.in_source for table in selected} - moving
     name = settings.publication
-    for schema, table in connection.execute(_REJECTED.format(name="%(name)s"), {"name": name}):
+    for schema, table in connection.execute(_rejected("%(name)s"), {"name": name}):
         found = TableId(schema, table)
         if found in moving:
             continue
         try:
             publication.take_out(connection, name, found)
-        except psycopg.errors.LockNotAvailable:
+        except GONE_OR_LOCKED:
+            continue
+        except psycopg.errors.InsufficientPrivilege:
+            yield CheckResult(
+                "publication",
+                CheckSeverity.WARNING,
+                f"PostgreSQL rejects updates of {found} for publication {name}: its "
+                "replica identity is missing, or lacks a column of its row condition",
+                f"As the owner of the publication, run `{publication.removal(name, found)}`.",
+            )
             continue
         yield CheckResult(
             "publication",

@@ -33,11 +33,12 @@ from col where attcollation <> 0
 union all
 select attrelid, attnum, 'default', 0,
        case attgenerated when '' then 'the default of ' else 'the expression of generated ' end
-       || label, md5(d.adbin::text)
+       || label, hashtextextended(d.adbin::text, 0)::text
 from col join pg_attrdef d on d.adrelid = attrelid and d.adnum = abs(attnum)
 union all
 select r.conrelid, 0, 'constraint', r.oid::bigint, 'constraint ' || quote_ident(r.conname),
-       md5(concat(r.conbin::text, r.conkey, r.confrelid, r.confkey, r.convalidated))
+       hashtextextended(
+           concat(r.conbin::text, r.conkey, r.confrelid, r.confkey, r.convalidated), 0)::text
 from chosen join pg_constraint r on r.conrelid = chosen.oid where r.contype in ('c', 'f', 'u', 'x')
 union all
 select u.rel, 0, 'value', e.oid::bigint,
@@ -45,12 +46,13 @@ select u.rel, 0, 'value', e.oid::bigint,
 from used u join pg_type t on t.oid = u.oid join pg_enum e on e.enumtypid = t.oid
 union all
 select u.rel, 0, 'domain', t.oid::bigint, 'domain ' || quote_ident(t.typname),
-       md5(concat(t.typnotnull, t.typdefault, t.typbasetype, t.typtypmod, t.typcollation))
+       hashtextextended(
+           concat(t.typnotnull, t.typdefault, t.typbasetype, t.typtypmod, t.typcollation), 0)::text
 from used u join pg_type t on t.oid = u.oid where t.typtype = 'd'
 union all
 select u.rel, 0, 'constraint', r.oid::bigint,
        'constraint ' || quote_ident(r.conname) || ' of domain ' || quote_ident(t.typname),
-       md5(concat(r.conbin::text, r.convalidated))
+       hashtextextended(concat(r.conbin::text, r.convalidated), 0)::text
 from used u join pg_type t on t.oid = u.oid
 join pg_constraint r on r.contypid = t.oid and r.contype = 'c'
 """
