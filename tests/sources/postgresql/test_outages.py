@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
@@ -400,3 +403,18 @@ def test_a_server_that_never_answered_is_not_waited_for(
             capture.run()
     finally:
         server.start()
+
+
+def test_a_server_from_which_rows_come_is_not_silent_although_it_takes_no_login() -> None:
+    opened = OpenConnections()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        peer = cast("psycopg.ConnectionInfo", SimpleNamespace(host=host, hostaddr=host, port=port))
+        with closing(PostgresPulse("postgresql://nobody@/", peer, lambda: -inf, opened)) as pulse:
+            with pytest.raises(SourceUnavailable):
+                pulse.check()
+            rows = threading.Timer(1, opened.hear)
+            rows.start()
+            assert pulse.check() > 0  # rows came while it waited
+            assert pulse.check() > 0
+            rows.join()

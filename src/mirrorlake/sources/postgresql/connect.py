@@ -87,11 +87,17 @@ class OpenConnections:
     def __init__(self) -> None:
         self._open: WeakSet[Connection] = WeakSet()
         self._lock = threading.Lock()
+        self.heard = -inf
+        """When data last came on one of them, in monotonic seconds: of those that copy tables."""
 
     def add(self, connection: Connection) -> Connection:
         with self._lock:
             self._open.add(connection)
         return connection
+
+    def hear(self) -> None:
+        """Data has come."""
+        self.heard = time.monotonic()
 
     def cut(self) -> None:
         """Who waits, or asks later, gets psycopg.OperationalError."""
@@ -144,7 +150,7 @@ class PostgresPulse:
 
     def check(self) -> float:
         now = time.monotonic()
-        left = max(self._heard(), self._answered) + _QUIET_SECONDS - now
+        left = max(self._heard(), self._opened.heard, self._answered) + _QUIET_SECONDS - now
         if left > 0:
             if now - self._queried > _SPARE_SECONDS:
                 self.close()
@@ -155,6 +161,8 @@ class PostgresPulse:
                 self._query()
         except SourceUnavailable as error:
             self.close()
+            if self._opened.heard > now:
+                return _QUIET_SECONDS  # too busy for another login, with the rows of a table
             refused = error.__cause__
             if isinstance(refused, psycopg.OperationalError) and _failure(refused)[0] == _SILENT:
                 raise

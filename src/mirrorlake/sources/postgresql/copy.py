@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import psycopg
@@ -18,8 +18,11 @@ BLOCK = 8 << 20
 _CANCEL_SECONDS = 5.0
 
 
-def copied(connection: Connection, query: bytes) -> Iterator[bytes]:
-    """The output in blocks of whole rows: every message of the server is one row.
+def copied(
+    connection: Connection, query: bytes, heard: Callable[[], None] = lambda: None
+) -> Iterator[bytes]:
+    """The output in blocks of whole rows: every message of the server is one row. heard: called
+    when something has come from the server.
 
     Raises psycopg.Error. A connection whose output was not read to its end is of no further use
     before `cancel`.
@@ -32,6 +35,7 @@ def copied(connection: Connection, query: bytes) -> Iterator[bytes]:
     while (count := (message := pgconn.get_copy_data(1))[0]) >= 0:
         if count == 0:
             _wait(pgconn)
+            heard()
             continue
         rows.append(bytes(message[1]))  # a copy: the collector follows every view
         size += count

@@ -119,8 +119,9 @@ class PostgresSnapshot:
         with self._reading(part.table) as connection:
             heap = sql.SQL("only ") + sql.Identifier(*part.range[:2])
             self._patiently(connection, partial(locked.lock, connection, heap))
+            heard = self._opened.hear
             with any_text(connection):
-                for block in copied(connection, _query(part).as_bytes(connection)):
+                for block in copied(connection, _query(part).as_bytes(connection), heard):
                     yield _read(block, part.table, decoders)
             self._take(connection)  # without a lock on the table
 
@@ -176,8 +177,9 @@ class PostgresSnapshot:
                 locked.check(connection, now, table, self._known(table))
             query = _ordered(table, relation, keys)
             decoders = decoders_of(table, self._settings.extremes, self._noted)
+            heard = self._opened.hear
             with any_text(connection):
-                for block in copied(connection, query.as_bytes(connection)):
+                for block in copied(connection, query.as_bytes(connection), heard):
                     yield _read(block, table, decoders), self.point
             connection.execute(_UNLOCK)
 
