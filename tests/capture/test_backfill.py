@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pytest
 from mirrorlake import root
 from mirrorlake.app.status.backfills import sentence
 from mirrorlake.capture.backfill import requests
-from mirrorlake.capture.backfill.backfills import BackfillSettings, requested_range
+from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, requested_range
 from mirrorlake.capture.backfill.jobs import (
     BackfillJob,
     BackfillJobState,
@@ -26,7 +27,7 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import CannotBackfill, UsageError
+from mirrorlake.errors import CannotBackfill, LeaseLost, UsageError
 from mirrorlake.model import types
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import Footer, format_time
@@ -401,3 +402,19 @@ def test_a_text_that_is_no_value_is_refused(text: str) -> None:
     assert requested_range(table, None) == KeyRange()
     with pytest.raises(CannotBackfill):
         requested_range(table, (text, "2"))
+
+
+def test_a_process_that_has_lost_its_lease_writes_no_job() -> None:
+    mirrored = Mirrored()
+
+    def lost() -> None:
+        raise LeaseLost("another process captures here")
+
+    source = MemorySource(MemorySettings(mirrored.database))
+    with ThreadPoolExecutor(1) as pool:
+        backfills = Backfills(source.snapshot, mirrored.jobs, mirrored.clock, pool, guard=lost)
+        mirrored.jobs.request(BackfillRequest("1", "shop.gone", requested=format_time(NOW)))
+        before = mirrored.jobs.jobs()
+        with pytest.raises(LeaseLost):
+            backfills.is_done()
+    assert mirrored.jobs.jobs() == before

@@ -115,6 +115,7 @@ class Capture:
             reached=reached,
             lost=self._lost,
             unloaded=self._unloaded,
+            guard=self._lease.check,
         )
 
     # -- life -----------------------------------------------------------------------------------

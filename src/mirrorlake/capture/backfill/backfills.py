@@ -126,12 +126,15 @@ class Backfills:
         reached: CrashHook = no_crash,
         lost: Lost = lambda _table, _error: None,
         unloaded: Unloaded | None = None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
-        """refused: why no table can be backfilled, empty when some can. lost: called for a table
+        """guard: raises when this process may no longer write; called before a job is written.
+        refused: why no table can be backfilled, empty when some can. lost: called for a table
         that differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
+        self._guard = guard
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
@@ -282,6 +285,7 @@ class Backfills:
             size=min(most.size, job.request.max_bytes_per_second or most.size),
         )
         since = self._clock.monotonic()
+        self._guard()
         self._running[table] = _Running(job, found, left, limits, since, since)
         self._jobs.write(job)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)
@@ -292,6 +296,7 @@ class Backfills:
         self._ended(running.job, state, message)
 
     def _ended(self, job: BackfillJob, state: BackfillJobState, message: str) -> None:
+        self._guard()
         table = TableId.parse(job.request.table)
         if job.request.reason and state is not BackfillJobState.COMPLETED and table in self._tables:
             why = f"reading it again ended: {message or 'it was stopped on request'}"
@@ -394,6 +399,7 @@ class Backfills:
         self._repeat(running, reason)
         # Until a chunk is landed; it may take a person to let it be read.
         running.job = running.job.now(self._clock.now(), message=reason)
+        self._guard()
         self._jobs.write(running.job)
         pause = self._settings.retry_seconds * max(1, running.unseen - self._settings.unseen)
         running.not_before = self._clock.monotonic() + min(pause, MOST_RETRY_SECONDS)
