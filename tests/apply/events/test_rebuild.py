@@ -179,6 +179,20 @@ def test_dead_letters_that_are_not_listed_are_not_remembered_as_applied(tmp_path
     assert sorted(row["id"] for row in bucket.plain()) == list(range(count + 1))
 
 
+def test_a_key_that_was_deleted_beside_dead_letters_stays_deleted(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    kept, old = event(1, {"id": 1}), event(2, {"id": 0})
+    dead = [event(3, {}, uuid=f"u{n}") for n in range(MOST_ROWS + 1)]
+    bucket.put("a.jsonl", kept, old, event(4, {"id": 0}, "DELETE"), *dead, minute="")
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1}]
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.put("b.jsonl", kept, old, minute="")
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1}]
+
+
 def file_removed(file: Path) -> None:
     file.unlink()
 

@@ -91,7 +91,7 @@ class StateRebuild:
 
     def add(self, events: TableEvents, *, is_applied: bool) -> None:
         """Remember events, in any order. Of those that may not have been applied yet, only the
-        events of rows."""
+        events of rows, and deletions of keys without a row, which would change nothing."""
         state = recognized(self._state, events, self._settings)
         if state is None:
             return
@@ -102,8 +102,8 @@ class StateRebuild:
                 self._add_seen(rows.order)
             return
         if not is_applied:
-            rows = rows.only(~rows.truncation & ~rows.deletion)
-            rows = rows.only(self._are_rows(rows))
+            rows = rows.only(~rows.truncation & ~rows.incomplete)
+            rows = rows.only(self._are_in_effect(rows))
         self._state = replace(state, source_ms=max(state.source_ms, rows.latest))
         self._truncate(rows)
         rows = rows.only(~rows.truncation)
@@ -144,8 +144,9 @@ class StateRebuild:
             keys = found.keys
         self._state = replace(state, keys=keys.files, truncations=truncations)
 
-    def _are_rows(self, rows: AppliedRows) -> np.ndarray:
-        """Which of these events with rows are those of the rows of the table; bool."""
+    def _are_in_effect(self, rows: AppliedRows) -> np.ndarray:
+        """Which of these events are those of the rows of the table, or deletions of keys without a
+        row; bool."""
         batch = merge_batch(self._state, self._key(), rows)
         own = _event_facts(batch.records, self._key_names(), batch.uuid)
         wanted = merging.distinct(own.select(self._key_names()))
@@ -153,7 +154,9 @@ class StateRebuild:
             return np.zeros(0, bool)
         names = self._names_of_key()
         found = self._rows.find(wanted.rename_columns(names))
-        return _is_in(own, self._facts_of(found))
+        facts, names = self._facts_of(found), self._key_names()
+        has_row = _is_in(own.select(names), facts.select(names))
+        return np.where(rows.deletion, ~has_row, _is_in(own, facts))
 
     def _add_rows(self, rows: pa.Table) -> None:
         """Add the rows that are not those of the deciding events of their keys."""
