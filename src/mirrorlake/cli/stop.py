@@ -26,9 +26,11 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Stop:
-    """Turns SIGTERM and SIGINT into an event. `cancel` ends the current step."""
+    """Turns SIGTERM and SIGINT into an event. `cancel` ends the current step. exit_code: of a
+    process that did not end in time by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, exit_code: int = 0) -> None:
+        self._exit_code = exit_code
         self.event = threading.Event()
         self.cancel: Callable[[], None] = lambda: None
         self._terminal = os.dup(2)  # while Spark starts, descriptor 2 is redirected to its log
@@ -55,7 +57,7 @@ class Stop:
                 if os.isatty(self._terminal):
                     os.write(self._terminal, _SHOW_CURSOR.encode())
                 os.write(self._terminal, LEFT.encode())
-            os._exit(0)
+            os._exit(self._exit_code)
 
 
 def exit_at_once(clean_up: Callable[[], None], message: str) -> None:

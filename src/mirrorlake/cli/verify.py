@@ -45,8 +45,8 @@ def verify(
 ) -> None:
     """Compare tables with the source, row by row, at one position of its log. Needs no JVM.
 
-    The mirror has to run meanwhile. Nothing is changed. Ends with 1 if rows differ, or a table
-    could not be compared.
+    The mirror has to run meanwhile. Nothing is changed. Ends with 1 if rows differ, a table could
+    not be compared, or it is stopped before the end.
 
     \b
     mirrorlake verify
@@ -59,7 +59,7 @@ def verify(
     from mirrorlake.cli.progress import bars
     from mirrorlake.cli.stop import Stop
 
-    mirror = Mirror(project(config), stop=Stop().event)
+    mirror = Mirror(project(config), stop=Stop(exit_code=1).event)
     with bars("rows") as progress:
         result = mirror.verify(
             tables or (),
