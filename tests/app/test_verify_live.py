@@ -243,6 +243,27 @@ def test_a_mirrored_table_that_is_left_out_is_not_equal(live: Live) -> None:
 
 
 @pytest.mark.full
+def test_columns_that_were_renamed_only_in_case_are_compared(live: Live) -> None:
+    live.database.execute('alter table words rename note to "Note"')
+    live.database.execute('alter table words rename number to "NUMBER"')
+    live.database.execute('alter table log rename line to "Line"')
+    found = live.verify()
+    for table in found.values():
+        assert table.is_equal, table.facts()
+    assert found["public.words"].ranges > 1
+
+
+@pytest.mark.full
+def test_a_range_in_which_the_mirror_has_far_more_rows_ends_the_table(live: Live) -> None:
+    (path,) = (live.folder / "lake/Tables/public/orders").glob("*.parquet")
+    rows = pq.read_table(path)
+    pq.write_table(pa.concat_tables([rows] * 9), path)
+    found = live.verify("public.orders", "public.words", limits=ChunkLimits(70, 200_000))
+    assert "far more rows than the source" in found["public.orders"].unverified
+    assert found["public.words"].is_equal
+
+
+@pytest.mark.full
 def test_a_damaged_data_file_is_named(live: Live) -> None:
     (path,) = (live.folder / "lake/Tables/public/orders").glob("*.parquet")
     content = path.read_bytes()

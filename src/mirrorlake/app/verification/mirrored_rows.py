@@ -11,16 +11,21 @@ import pyarrow.compute as pc
 
 from mirrorlake.app.changes.cut import TableVersion
 from mirrorlake.app.verification.comparison import aligned, lacking
+from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.delta.deletion_vectors import BrokenVector
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.lookup.key_range import overlapping
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import OutsideTable, TableWorkspace, open_workspace
-from mirrorlake.errors import BadFile
+from mirrorlake.errors import BadFile, TableError
+from mirrorlake.landing.parquet.reader import match_columns
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import ROW_DELETED
 from mirrorlake.model.keys import KeyRange
+
+_TOLERANCE = 2
+"""How often the memory of the source's rows, or of its limits, the rows of a range may take."""
 
 
 class MirroredRows:
@@ -33,22 +38,47 @@ class MirroredRows:
         self._table = version.table
         self._workspace = workspace
 
-    def within(self, key: Sequence[str], keys: KeyRange) -> pa.Table:
-        """The rows with a key in the range, in any order; all rows for no key. Reads the files
-        that can have some. Raises TableError for another key or a damaged file,
+    def within(
+        self, source: pa.Table, key: Sequence[str], keys: KeyRange, limits: ChunkLimits
+    ) -> pa.Table:
+        """The rows with a key in the range, in any order, with the columns of `source`, which are
+        its rows there; all rows for no key. Reads the files that can have some. Raises TableError
+        for other columns, a damaged file, and far more rows than the source has there;
         FileNotFoundError, LostFile, Unreachable."""
-        columns = arrow_schema(self._schema.schema)
-        self._check(columns, key, keys)
-        found = [columns.empty_table()]
-        files = overlapping(self._files, self._schema, key, keys) if key else self._files
-        for add in files:
+        names = self._names(source.column_names)
+        own = [names[name] for name in key]
+        keys = KeyRange(_renamed(keys.low, names), _renamed(keys.high, names), keys.is_closed)
+        self._check(keys)
+        most = _TOLERANCE * max(source.nbytes, limits.size if key else limits.whole)
+        found = [arrow_schema(self._schema.schema).empty_table().select(list(names.values()))]
+        size = 0
+        for add in overlapping(self._files, self._schema, own, keys) if key else self._files:
             rows = self._rows_of(add)
             if ROW_DELETED in rows.column_names:
                 rows = rows.filter(pc.invert(pc.fill_null(rows[ROW_DELETED], False)))
-            if key:
-                rows = rows.filter(pa.array(keys.contains(rows)))
-            found.append(rows)
-        return pa.concat_tables(found)
+            rows = rows.select(list(names.values()))
+            found.append(rows.filter(pa.array(keys.contains(rows))) if key else rows)
+            size += found[-1].nbytes
+            if size > most:
+                raise self._far_more(source, found)
+        return pa.concat_tables(found).rename_columns(source.column_names)
+
+    def _names(self, columns: Sequence[str]) -> Mapping[str, str]:
+        """The columns of the source with their names here (LZ-156). Raises TableError."""
+        names = match_columns(list(columns), arrow_schema(self._schema.schema).names)
+        for name in columns:
+            if name not in names:
+                raise lacking(self._table, name)
+        return names
+
+    def _far_more(self, source: pa.Table, found: Sequence[pa.Table]) -> TableError:
+        rows = sum(part.num_rows for part in found)
+        return TableError(
+            "the mirror has far more rows than the source in a range of the key: at least "
+            f"{rows:,} instead of {source.num_rows:,}",
+            table=self._table,
+            hint=f"`mirrorlake reset {self._table}` loads the table anew.",
+        )
 
     def _rows_of(self, add: Mapping[str, Any]) -> pa.Table:
         """The rows of a data file. Raises BadFile when it is damaged, or not one of the table."""
@@ -65,14 +95,20 @@ class MirroredRows:
                 hint=f"`mirrorlake reset {self._table}` loads the table anew.",
             ) from error
 
-    def _check(self, columns: pa.Schema, key: Sequence[str], keys: KeyRange) -> None:
-        """Raises TableError where the rows have no such key."""
-        for name in key:
-            if name not in columns.names:
-                raise lacking(self._table, name)
+    def _check(self, keys: KeyRange) -> None:
+        """Raises TableError where the columns of the key cannot have the bounds."""
+        columns = arrow_schema(self._schema.schema)
         for bound in (bound for bound in (keys.low, keys.high) if bound is not None):
             for name in bound.column_names:
                 aligned(bound[name], columns.field(name).type, self._table, name)
+
+
+def _renamed(bound: pa.Table | None, names: Mapping[str, str]) -> pa.Table | None:
+    return (
+        None
+        if bound is None
+        else bound.rename_columns([names[name] for name in bound.column_names])
+    )
 
 
 @contextmanager

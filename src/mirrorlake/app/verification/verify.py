@@ -230,7 +230,7 @@ class _Verifying:
                 for keys, source in self._paced(table, rows):
                     found = compare(
                         source,
-                        mirrored.within(table.key, keys),
+                        mirrored.within(source, table.key, keys, self.settings.limits),
                         table.key,
                         name,
                         self.settings.examples,
