@@ -74,6 +74,11 @@ class EvolvingDatabase:
         """Each in a transaction of its own; several with semicolons are one."""
         self.database.execute(*statements)
 
+    @property
+    def made(self) -> str:
+        """The name of its slot, and of its publication."""
+        return f"evolving_{self.database.name}_{self.number}"
+
     @contextmanager
     def capturing(
         self, dying: Dying | None = None, stop: threading.Event | None = None
@@ -96,7 +101,7 @@ class EvolvingDatabase:
             load=self.load or ("*.*",),
             load_joining=self.load is None,
         )
-        name = f"evolving_{self.database.name}_{self.number}"
+        name = self.made
         selection = Selection(tables=self.selected)
         source = PostgresSource(
             self.database.settings(slot=name, publication=name, selection=selection)
@@ -165,7 +170,7 @@ class EvolvingDatabase:
 
     def forget(self) -> None:
         """Let the server keep nothing for this root."""
-        name = f"evolving_{self.database.name}_{self.number}"
+        name = self.made
         self.run(f"select pg_drop_replication_slot('{name}')", "drop table apples, log")
 
     def stopped(self) -> dict[str, str]:

@@ -56,7 +56,7 @@ def evolving(any_database: Database, store: LocalStore) -> EvolvingDatabase:
 
 
 def slot_of(evolving: EvolvingDatabase) -> str:
-    return f"evolving_{evolving.database.name}_{evolving.number}"
+    return evolving.made
 
 
 def drop_slot(evolving: EvolvingDatabase) -> None:
@@ -229,8 +229,8 @@ def test_another_server_is_refused_when_its_log_is_behind(evolving: EvolvingData
 def test_a_stopped_table_is_repaired(evolving: EvolvingDatabase) -> None:
     publication = slot_of(evolving)
     evolving.run(f"alter publication {publication} drop table apples", LOST)
-    evolving.run(f"alter publication {publication} add table apples", LATER)
     evolving.capture()
+    evolving.run(f"alter publication {publication} add table apples", LATER)
     assert evolving.stopped().keys() == {"public.apples"}
     with pytest.raises(UsageError, match=r"public\.pears is not stopped"):
         repaired(evolving, "public.pears")

@@ -139,6 +139,7 @@ class SchemaChangeSection(Section):
     key_changed: Policy = "evolve"
     table_recreated: Policy = "evolve"
     partition_changed: Policy = "evolve"
+    publication_changed: Policy = "evolve"
     drop: bool = False
 
     @model_validator(mode="before")

@@ -56,6 +56,7 @@ class SchemaChangeKind(StrEnum):
     KEY_CHANGED = "key_changed"
     TABLE_RECREATED = "table_recreated"
     PARTITION_CHANGED = "partition_changed"
+    PUBLICATION_CHANGED = "publication_changed"
 
 
 _LISTS = ("dropped", "emptied", "gone")

@@ -46,6 +46,9 @@ class Partitioned:
         look = TableLook(at, 2, 0, attributes, dict(self.leaves))
         return {int(each.identity): look for each in tables}
 
+    def loses_additions(self) -> bool:
+        return False
+
     def was_empty(self, oid: int, _name: TableId) -> bool:
         return oid not in self.filled
 

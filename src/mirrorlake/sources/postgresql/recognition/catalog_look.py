@@ -166,6 +166,10 @@ class CatalogLook:
                 return True
             return not size or self._has_no_row(name)
 
+    def loses_additions(self) -> bool:
+        """Whether changes of a table that is put back into its publication may be lost for good."""
+        return publication.loses_additions(self._connection().info.server_version)
+
     def _has_no_row(self, name: TableId) -> bool:
         query = sql.SQL("select exists (select from only {})").format(
             sql.Identifier(name.schema, name.name)

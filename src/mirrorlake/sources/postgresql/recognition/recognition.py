@@ -25,6 +25,7 @@ class Catalog(Protocol):
 
     def tables(self, tables: Sequence[SourceTable]) -> Mapping[int, TableLook]: ...
     def was_empty(self, oid: int, name: TableId, /) -> bool: ...
+    def loses_additions(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -66,16 +67,22 @@ class Recognition:
             raise _altered(table, "it was dropped")
         known = self._at_least(oid, look)
         self._check(table, known, look)
+        is_put_back = _is_put_back(table, known, look)
         if known.at > after:  # it is known by what the catalog showed later
             if not _is_alike(table, known, description, look):
                 raise _altered(table, "it was altered while it was loaded")
-            return Followed(known)
+            if not is_put_back:
+                return Followed(known)
+            self._note(oid, replace(known, published=look.published))
+            return Followed(self._known[oid], differs=_PUT_BACK)
         found = columns.followed(known, look, description, transaction, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
         published = look.published or known.published
         self._note(oid, replace(found.known, published=published))
-        return found
+        if not is_put_back:
+            return found
+        return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
 
     def described_leaf(self, oid: int, leaf: int) -> str | None:
         """The stream describes a partition of a table, as of rows in it; of a table without
@@ -119,6 +126,10 @@ class Recognition:
             except TableAltered as error:
                 yield None, error
                 continue
+            if _is_put_back(self.tables[oid], self._known[oid], look):
+                self._note(oid, replace(self._known[oid], published=look.published))
+                yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK)
+                continue
             progress = StreamProgress(self._truncated.get(oid, ()))
             if reason := self._partitions_differ(oid, look, progress):
                 yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
@@ -158,14 +169,8 @@ class Recognition:
             self._noted.add(oid)
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
-        # A table that gets a key, or loses it, goes from one publication of ours to the other.
-        _key, reason = look.key(captures(table))
-        has_moved = known.key is not None and bool(reason) != bool(known.append_only)
-        is_elsewhere = known.published and look.published and not known.published & look.published
-        if is_elsewhere and not has_moved:
-            raise _altered(
-                table, "it was taken out of its publication and put back; changes are missing"
-            )
+        if _is_put_back(table, known, look) and self.catalog.loses_additions():
+            raise _altered(table, PUT_BACK)
         if known.key and (weak := look.identity.weak_partition):
             raise _altered(table, f"partition {weak} does not have the key as its replica identity")
         if what := columns.altered(known, look, captures(table)):
@@ -217,6 +222,19 @@ class Recognition:
     def _is_overdue(self, oid: int, leaf_oid: int, leaf: Leaf, at: Lsn) -> bool:
         """Whether the stream has passed the point where this was seen first."""
         return self.reached.covers(self._pending.setdefault((oid, leaf_oid, leaf.node), at))
+
+
+PUT_BACK = "it was taken out of its publication and put back; changes are missing"
+_PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}
+
+
+def _is_put_back(table: SourceTable, known: Known, look: TableLook) -> bool:
+    """Whether a table is published again, after a time in which it was not."""
+    # A table that gets a key, or loses it, goes from one publication of ours to the other.
+    _key, reason = look.key(captures(table))
+    has_moved = known.key is not None and bool(reason) != bool(known.append_only)
+    is_elsewhere = known.published and look.published and not known.published & look.published
+    return bool(is_elsewhere) and not has_moved
 
 
 def captures(table: SourceTable) -> Captures:
