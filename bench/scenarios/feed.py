@@ -28,7 +28,7 @@ from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
 from mirrorlake import read_feed, subscribe
-from mirrorlake.delta.log import checkpoint
+from mirrorlake.delta.log import checkpoint, listed
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.feed.follow import POLL
 from mirrorlake.model import types
@@ -124,6 +124,7 @@ def _long(plan: Plan) -> Result:
     paths = {OURS: plan.folder / "long", SHORT_LOG: plan.folder / "short"}
     for name, versions in ((OURS, long), (SHORT_LOG, SHORT)):
         _aged(paths[name], versions)
+    time.sleep(listed.SETTLED / 1e9)  # as most logs are: not changed while they are opened
     found: dict[str, equality.Fingerprint] = {}
 
     def side(name: str, newest: int) -> Callable[[int], float]:

@@ -1,4 +1,4 @@
-"""A comparison that does not end in time after a signal is no success."""
+"""What does not end in time after a signal, and is to prove something, is no success."""
 
 from __future__ import annotations
 
@@ -19,19 +19,27 @@ def stalled(*_args, **_settings):
     time.sleep(30)
 
 stop.CANCEL_AFTER, stop.EXIT_AFTER = 0.1, 0.2
-Mirror.verify = stalled
-sys.argv = ["mirrorlake", "verify"]
+method, *command = sys.argv[1:]
+setattr(Mirror, method, stalled)
+sys.argv = ["mirrorlake", *command]
 main.app()
 """
 
 
 @pytest.mark.full
-def test_a_comparison_that_is_stopped_is_no_success(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "call", [("verify", "verify"), ("wait_until", "wait", "0/1")], ids=["verify", "wait"]
+)
+def test_a_proof_that_is_stopped_is_no_success(tmp_path: Path, call: tuple[str, ...]) -> None:
     source = {"type": "postgresql", "url": "postgresql://nowhere.invalid/v", "slot": "v"}
     project = {"name": "v", "root": "lake", "source": source}
     (tmp_path / "mirrorlake.yaml").write_text(json.dumps(project))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, check=False, timeout=60
+        [sys.executable, "-c", SCRIPT, *call],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     assert b"Stopped during a step" in done.stderr, done.stderr
     assert done.returncode == 1

@@ -1,8 +1,9 @@
-"""A long log is not listed for its last versions, and says the same as one that is."""
+"""The last versions of a long log are found by name, and are the same as in a listing."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrorlake import FeedError, read_feed
-from mirrorlake.delta.log import checkpoint, files, table_log
+from mirrorlake.delta.log import checkpoint, files, listed, table_log
 from mirrorlake.delta.log.names import LAST
 from mirrorlake.storage.urls import addressed
 from tests.feed.handmade_feed import INSERT, UPDATE, FeedTable
@@ -171,14 +172,42 @@ def test_other_checkpoints_are_read_as_in_a_listed_log(
 
 
 @pytest.mark.clause("CF-162")
-def test_a_gap_before_the_requested_versions_is_not_the_end(
+@pytest.mark.parametrize("distance", [2, 300, 100_000])
+def test_a_gap_of_any_length_is_not_the_end(
+    table: FeedTable, monkeypatch: pytest.MonkeyPatch, distance: int
+) -> None:
+    monkeypatch.setattr(table_log, "LONG", PROBED)
+    newest = log_of(table) / f"{LATEST:020d}.json"
+    newest.rename(log_of(table) / f"{LATEST + distance:020d}.json")
+    for first in (10, LATEST + distance):
+        with pytest.raises(FeedError, match=f"commit {LATEST} of .* is missing"):
+            read_feed(table.path, from_version=first)
+
+
+@pytest.mark.clause("CF-162")
+def test_a_log_is_listed_again_only_after_a_change(
     table: FeedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that is so long that commits after it are not searched for."""
-    newest = log_of(table) / f"{LATEST:020d}.json"
-    for distance, request in ((200, {"from_version": 10}), (300, {"from_version": LATEST + 300})):
-        moved = newest.rename(log_of(table) / f"{LATEST + distance:020d}.json")
-        monkeypatch.setattr(table_log, "LONG", PROBED)
-        with pytest.raises(FeedError, match=f"commit {LATEST} of .* is missing"):
-            read_feed(table.path, **request)
-        moved.rename(newest)
+    monkeypatch.setattr(table_log, "LONG", PROBED)
+    made, list_folder = [0], listed._listed
+
+    def counting(folder: str) -> int:
+        made[0] += 1
+        return list_folder(folder)
+
+    monkeypatch.setattr(listed, "_listed", counting)
+    read_feed(table.path, from_version=10)
+    read_feed(table.path, from_version=10)
+    assert made == [2]  # the next change of the folder could have the same time as its last one
+    monkeypatch.setattr(listed, "SETTLED", 0)
+    for _ in range(3):
+        assert read_feed(table.path, from_version=10).last == LATEST
+    assert made == [3]
+    later = log_of(table) / f"{LATEST + 300:020d}.json"
+    later.write_text("{}")
+    folder = log_of(table).stat()
+    os.utime(log_of(table), ns=(folder.st_atime_ns, 0))  # as a restored copy has it
+    with pytest.raises(FeedError, match=f"commit {LATEST + 1} of .* is missing"):
+        read_feed(table.path, from_version=10)
+    later.unlink()
+    assert read_feed(table.path, from_version=10).last == LATEST

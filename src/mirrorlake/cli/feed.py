@@ -174,7 +174,8 @@ def _land(
     from mirrorlake.cli.stop import Stop
     from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
 
-    wait = Stop().event.wait if follow else lambda _seconds: True
+    stop = Stop(exit_code=0 if follow else 1)
+    wait = stop.event.wait if follow else lambda _seconds: True
     landed = 0
     for batch in land(location, target, options=options, start=start or SNAPSHOT, wait=wait):
         kind = "snapshot" if batch.is_snapshot else "version"

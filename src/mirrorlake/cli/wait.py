@@ -22,7 +22,8 @@ def wait(
 ) -> None:
     """Wait until the tables show a position of the source. Needs no JVM.
 
-    Ends with 1 if they do not show it in time, and names the tables that are behind.
+    Ends with 1 if they do not show it in time or the command is stopped, and names the tables that
+    are behind.
 
     \b
     mirrorlake wait "$(psql -Atc 'select pg_current_wal_lsn()')" --timeout 30
@@ -31,5 +32,5 @@ def wait(
     from mirrorlake.cli.options import project
     from mirrorlake.cli.stop import Stop
 
-    mirror = Mirror(project(config, root), stop=Stop().event)
+    mirror = Mirror(project(config, root), stop=Stop(exit_code=1).event)
     mirror.wait_until(position, tables=table or (), timeout=timeout)

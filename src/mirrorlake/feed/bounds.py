@@ -195,13 +195,6 @@ class FeedRequest:
             raise request.refused("the end is before the start", FeedReason.INVALID_RANGE)
         return request
 
-    def is_beyond(self, latest: int) -> bool:
-        """Whether a bound is a version after the latest one."""
-        return any(
-            isinstance(bound, AtVersion) and bound.version > latest
-            for bound in (self.start, self.end)
-        )
-
     def refused(
         self, what: str, reason: FeedReason, readable: tuple[int, int] | None = None, hint: str = ""
     ) -> FeedError:

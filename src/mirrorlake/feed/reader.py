@@ -86,12 +86,8 @@ class Feed:
         FeedError."""
         self.request, self._options = request, options
         with as_feed_error(request):
-            given, log = log, log or TableLog(request.table, options, for_feed=True)
+            log = log or TableLog(request.table, options, for_feed=True)
             snapshot = readable_snapshot(request, log)
-            if given is None and request.is_beyond(snapshot.version):
-                # Only a listing of the whole log proves that there are no such commits.
-                log = TableLog(request.table, options)
-                snapshot = readable_snapshot(request, log)
             self.history = CommitHistory(log, PositionMap.of(request.table, options))
             self.plan: FeedPlan = plan(request, self.history, now or datetime.now(UTC))
             properties = snapshot.properties

@@ -123,13 +123,19 @@ def test_it_waits_for_all_tables(shop: Shop) -> None:
 
 @pytest.mark.clause("CF-083")
 def test_it_gives_up_and_names_who_is_behind(shop: Shop) -> None:
-    with pytest.raises(NotReached, match=r"after 0\.1 seconds by: s\.b"):
+    with pytest.raises(NotReached, match=r"after 0\.1 seconds, and these do not show it: s\.b"):
         wait(shop, "0/3", timeout=0.1)
-    with pytest.raises(NotReached, match=r"by: s\.a, s\.b"):
+    with pytest.raises(NotReached, match=r"do not show it: s\.a, s\.b"):
         wait(shop, "0/9", timeout=1)  # no cut has it
     for wrong in ({"position": "17"}, {"position": "0/1", "tables": ["s.c"]}):
         with pytest.raises(UsageError):
             wait(shop, **wrong)
+
+
+@pytest.mark.clause("CF-083")
+def test_a_wait_that_is_stopped_is_no_success(shop: Shop) -> None:
+    with pytest.raises(NotReached, match=r"stopped, and these do not show it: s\.a, s\.b"):
+        cut.wait(shop.project, "0/3", clock=lambda: 0.0, pause=lambda _seconds: True)
 
 
 def test_the_command_waits(shop: Shop, run: Callable[..., Any]) -> None:

@@ -156,9 +156,11 @@ def wait(
     wanted = asked_position(position)
     while missing := zone.missing(wanted, tables):
         left = end - clock()
-        if left <= 0 or pause(min(seconds, left)):
+        is_stopped = left > 0 and pause(min(seconds, left))
+        if left <= 0 or is_stopped:
+            when = "was stopped" if is_stopped else f"ended after {timeout:g} seconds"
             raise NotReached(
-                f"{position} is not shown after {timeout:g} seconds by: {', '.join(missing)}",
+                f"the wait for {position} {when}, and these do not show it: {', '.join(missing)}",
                 where=project.name,
                 hint="`mirrorlake status` shows how far each table is, and what stops it.",
             )

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from mirrorlake.delta.log.listed import newest_commit
 from mirrorlake.delta.log.names import commit, whole_checkpoint
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import addressed, is_url
@@ -27,19 +28,6 @@ READERS = 16
 
 _AFTER_VERSIONS = ":"
 """Sorts after the names of all commits and checkpoints, which begin with digits."""
-
-
-def _growing() -> Iterator[int]:
-    yield from range(1, 257)
-    distance = 256
-    while distance < 10_000_000:
-        distance += distance // 8
-        yield distance
-
-
-_BEYOND = tuple(_growing())
-"""Distances from the first missing commit at which a later one is searched for: a gap of up to 256
-commits is found, and a longer one if at least an eighth as many commits follow."""
 
 
 class LogFiles(Protocol):
@@ -107,8 +95,8 @@ class _LocalLogFiles:
             if len(found) > most:
                 return None
         end = first + len(found)
-        is_cut = any(self._has(commit(end + distance)) for distance in _BEYOND)
-        return None if is_cut else found
+        # A listing proves that the first missing commit is the end, and not a gap.
+        return found if newest_commit(self._folder, end) < end else None
 
     def _has(self, name: str) -> bool:
         return os.access(f"{self._folder}/{name}", os.F_OK)
