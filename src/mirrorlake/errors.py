@@ -8,7 +8,8 @@
     │   └── ResourceExists    the name of a stream or profile is taken
     ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
     │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
-    │   ├── SourceUnavailable the database does not answer, or its slot is in use (SlotInUse)
+    │   ├── SourceUnavailable the database does not answer, its slot is in use (SlotInUse),
+    │   │                     or a table was rewritten while it was loaded (RowsMoved)
     │   └── StorageUnavailable  the disk is full, or permissions are missing
     ├── OperatorError         a person: nothing is retried before (exit code 1)
     │   ├── SourceGap         changes between the source and the landing zone are lost
@@ -108,6 +109,10 @@ class SourceUnavailable(Unavailable):
 
 class SlotInUse(SourceUnavailable):
     """Another connection still reads the replication slot."""
+
+
+class RowsMoved(SourceUnavailable):
+    """The rows of a table are at other places than when its parts were listed: it is read anew."""
 
 
 class StorageUnavailable(Unavailable):

@@ -64,6 +64,7 @@ class EvolvingDatabase:
     ignores: bool = False
     drops: bool = False
     selected: tuple[str, ...] = ("*.*",)
+    part_bytes: int = 256 << 20
     number: int = 0
     reader: HandmadeReader = field(init=False)
 
@@ -81,7 +82,7 @@ class EvolvingDatabase:
 
     @contextmanager
     def capturing(
-        self, dying: Dying | None = None, stop: threading.Event | None = None
+        self, dying: CrashHook | None = None, stop: threading.Event | None = None
     ) -> Iterator[Capture]:
         """stop: ends `Capture.run`, which then looks at the source all the time."""
         with closing(self.new_capture(dying, stop)) as capture:
@@ -89,7 +90,7 @@ class EvolvingDatabase:
             yield capture
 
     def new_capture(
-        self, dying: Dying | None = None, stop: threading.Event | None = None
+        self, dying: CrashHook | None = None, stop: threading.Event | None = None
     ) -> Capture:
         settings = CaptureSettings(
             load_workers=1,
@@ -104,7 +105,9 @@ class EvolvingDatabase:
         name = self.made
         selection = Selection(tables=self.selected)
         source = PostgresSource(
-            self.database.settings(slot=name, publication=name, selection=selection)
+            self.database.settings(
+                slot=name, publication=name, selection=selection, part_bytes=self.part_bytes
+            )
         )
         return landing_capture(
             source,
@@ -116,7 +119,7 @@ class EvolvingDatabase:
             stop=stop,
         )
 
-    def capture(self, dying: Dying | None = None) -> bool:
+    def capture(self, dying: CrashHook | None = None) -> bool:
         """One process of capture that lands everything. Returns whether it died."""
         try:
             with self.capturing(dying) as capture:
@@ -143,7 +146,7 @@ class EvolvingDatabase:
         self.capture()
         self.apply()
 
-    def apply(self, dying: Dying | None = None) -> bool:
+    def apply(self, dying: CrashHook | None = None) -> bool:
         """One process that applies everything. Returns whether it died."""
         reached = dying or Dying()
         engine = self.engine(reached)

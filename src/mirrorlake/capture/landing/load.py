@@ -17,6 +17,7 @@ from functools import reduce
 from typing import TypeVar
 
 import pyarrow as pa
+import structlog
 
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.staged import StagedFile
@@ -24,7 +25,7 @@ from mirrorlake.capture.origins import as_of, with_metadata
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
-from mirrorlake.errors import TableError
+from mirrorlake.errors import RowsMoved, TableError
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
@@ -37,13 +38,18 @@ from mirrorlake.storage.store import Store
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
+log = structlog.get_logger()
+
+LOAD_BEGUN_ANEW = "load_begun_anew"
+
 MANIFEST = "_load.json"
 STAGED = "_load-"
 
 
 @dataclass(slots=True)
 class LoadOf:
-    """The load of one table in progress. `staged` maps the order of a file to its name."""
+    """The load of one table in progress. `staged` maps the order of a file to its name. moved: why
+    the table has to be read anew, because its rows were moved meanwhile; empty as long as not."""
 
     record: StreamRecord
     table: SourceTable
@@ -52,6 +58,7 @@ class LoadOf:
     staged: dict[tuple[int, int], str] = field(default_factory=dict)
     uptos: list[LogPoint] = field(default_factory=list)
     pending: list[Future[int]] = field(default_factory=list)
+    moved: str = ""
 
 
 @dataclass(slots=True)
@@ -82,15 +89,23 @@ class Loader:
         """Load tables (given with their folders), several parts at a time; yields each when it is
         loaded, and None meanwhile.
 
-        A table that cannot be loaded yields its error, and the others continue.
+        A table that cannot be loaded yields its error, and the others continue. A table whose rows
+        were moved between two of its parts is read anew, in the same snapshot.
         """
-        loads = [self._begin(record, table, folder) for table, folder in tables]
-        for load in loads:
-            self.progress(LoadProgress(load.table.table, 0, load.table.rows))
-            for location, part in enumerate(snapshot.parts(load.table)):
-                load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
-        for staged in as_staged(loads):
-            yield self._staged(staged, snapshot.point) if staged else None
+        left = list(tables)
+        while left:
+            loads = [self._begin(record, table, folder) for table, folder in left]
+            left = []
+            for load in loads:
+                self.progress(LoadProgress(load.table.table, 0, load.table.rows))
+                for location, part in enumerate(snapshot.parts(load.table)):
+                    load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
+            for staged in as_staged(loads):
+                if staged and staged.moved:
+                    log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=staged.moved)
+                    left.append((staged.table, staged.folder))
+                else:
+                    yield self._staged(staged, snapshot.point) if staged else None
 
     def _staged(self, load: LoadOf, point: LogPoint) -> Loaded | TableError:
         try:
@@ -123,8 +138,16 @@ class Loader:
     def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
         """Write the rows of a part to staged files. Returns the number of rows."""
         total = 0
-        for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
-            total += self._write(load, (location, index), batches, snapshot.point, complete=False)
+        if load.moved:
+            return 0
+        try:
+            for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
+                total += self._write(
+                    load, (location, index), batches, snapshot.point, complete=False
+                )
+        except RowsMoved as error:
+            load.moved = error.what
+            return 0
         load.uptos.append(snapshot.upto(part))
         self.reached(CrashPoint.LOAD_STAGED)
         return total

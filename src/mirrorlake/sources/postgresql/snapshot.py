@@ -29,6 +29,7 @@ from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.postgresql import heaps
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     OpenConnections,
@@ -52,20 +53,11 @@ from mirrorlake.sources.postgresql.types.mapping import Form
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
-_PAGE = 8192
 _BOM = "\ufeff".encode()
 
 _ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
 """Before anything is locked; and back to that, within the snapshot."""
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
-
-_HEAPS = """
-select n.nspname, c.relname, pg_relation_size(c.oid) / current_setting('block_size')::int
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'f')
-  and (c.oid = %s::oid
-       or c.oid in (select relid::oid from pg_partition_tree(%s::oid::regclass) where isleaf))
-"""
 
 
 class PostgresSnapshot:
@@ -96,32 +88,20 @@ class PostgresSnapshot:
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         connection = self._borrow()
         with translated():
-            query = partial(connection.execute, _HEAPS, [table.identity] * 2)
-            heaps = self._patiently(connection, query).fetchall()
+            listed = partial(heaps.parts, connection, table, self._settings.part_bytes)
+            parts = self._patiently(connection, listed)
         self._idle.put(connection)
-        step = max(self._settings.part_bytes // _PAGE, 1)
-        parts = []
-        for schema, name, pages in heaps:
-            # The last range is open: pages may have been added since.
-            starts = range(0, max(pages, 1), step)
-            parts += [
-                SnapshotPart(
-                    table, (schema, name, start, start + step if start + step < pages else None)
-                )
-                for start in starts
-            ]
-        return parts or [SnapshotPart(table, None)]
+        return parts
 
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         if part.range is None or not part.table.schema.columns:
             return
         decoders = decoders_of(part.table, self._settings.extremes, self._noted)
         with self._reading(part.table) as connection:
-            heap = sql.SQL("only ") + sql.Identifier(*part.range[:2])
-            self._patiently(connection, partial(locked.lock, connection, heap))
+            self._patiently(connection, partial(heaps.lock, connection, part))
             heard = self._opened.hear
             with any_text(connection):
-                for block in copied(connection, _query(part).as_bytes(connection), heard):
+                for block in copied(connection, heaps.query(part).as_bytes(connection), heard):
                     yield _read(block, part.table, decoders)
             self._take(connection)  # without a lock on the table
 
@@ -144,7 +124,7 @@ class PostgresSnapshot:
                 f"reading {table.table} failed: {_first_line(error)}",
                 hint="The load is restarted.",
             ) from error
-        except TableError:
+        except (TableError, SourceUnavailable):
             self._restore(connection)
             raise
         except GeneratorExit:  # it may be the last one that is in the snapshot
@@ -335,23 +315,6 @@ def read_rows(
     if not content:
         return pa.Table.from_batches([], schema=nullable_schema(table.schema))
     return pa.Table.from_batches([_read(content, table, decoders)])
-
-
-def _query(part: SnapshotPart) -> sql.Composed:
-    schema, name, first, stop = part.range
-    conditions: list[sql.Composable] = []
-    if first:
-        conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({first},0)")))
-    if stop is not None:
-        conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({stop},0)")))
-    if condition := part.table.selection.get("rows"):
-        conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
-    where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
-    return sql.SQL("copy (select {} from only {}{}) to stdout with (format csv)").format(
-        sql.SQL(", ").join(map(sql.Identifier, part.table.schema.names)),
-        sql.Identifier(schema, name),
-        where,
-    )
 
 
 def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:

@@ -1,0 +1,138 @@
+"""Ranges of the pages of a table, in which a load reads it.
+
+A heap is the file of a table, or of a leaf partition. A row stays at its place (ctid) in it as long
+as it is not changed, unless the heap is written anew (VACUUM FULL, CLUSTER): then the file is
+another one, and places that were known before say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from mirrorlake.errors import RowsMoved, SourceUnavailable
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.table import SnapshotPart, SourceTable
+
+_PAGE = 8192
+
+# A snapshot shows the catalog of its moment; the functions look at the present one.
+_HEAPS = """
+select n.nspname::text, c.relname::text, c.oid::bigint, pg_relation_filenode(c.oid)::bigint,
+       coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::int,
+       (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'f')
+  and (c.oid = %s::oid
+       or c.oid in (select relid::oid from pg_partition_tree(%s::oid::regclass) where isleaf))
+order by c.oid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """A table or leaf partition: its name, and the numbers (attnum) of its columns by their names,
+    as a snapshot shows them; its file as it was when its ranges were listed."""
+
+    schema: str
+    name: str
+    oid: int
+    file: int | None
+    columns: Mapping[str, int]
+
+    @property
+    def relation(self) -> sql.Composed:
+        return sql.Composed([sql.SQL("only "), sql.Identifier(self.schema, self.name)])
+
+
+@dataclass(frozen=True, slots=True)
+class HeapRange:
+    """Pages of a heap, from `start` to before `stop`, or to the end for None."""
+
+    heap: Heap
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.start == 0 and self.stop is None
+
+    @property
+    def condition(self) -> Sequence[sql.Composable]:
+        found = []
+        if self.start:
+            found.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({self.start},0)")))
+        if self.stop is not None:
+            found.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({self.stop},0)")))
+        return found
+
+
+def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[SnapshotPart]:
+    """The ranges of a table that together contain each row once."""
+    step = max(part_bytes // _PAGE, 1)
+    found = []
+    for schema, name, oid, file, pages, columns in connection.execute(
+        _HEAPS, [table.identity] * 2
+    ).fetchall():
+        heap = Heap(schema, name, oid, file, columns or {})
+        # The last range is open: pages may have been added since.
+        starts = range(0, max(pages, 1), step)
+        found += [
+            SnapshotPart(
+                table, HeapRange(heap, start, start + step if start + step < pages else None)
+            )
+            for start in starts
+        ]
+    return found or [SnapshotPart(table, None)]
+
+
+def lock(connection: Connection, part: SnapshotPart) -> None:
+    """Keep the heap of a part as it is until the transaction ends, and check that its rows and
+    columns are where they were.
+
+    Raises psycopg.errors.LockNotAvailable; RowsMoved when its ranges have to be listed again;
+    SourceUnavailable when another snapshot can be read.
+    """
+    pages: HeapRange = part.range
+    heap = pages.heap
+    names = part.table.schema.names
+    cursor = connection.execute(
+        sql.SQL("select {} from {} limit 0").format(
+            sql.SQL(", ").join(map(sql.Identifier, names)), heap.relation
+        )
+    )
+    described = cursor.pgresult
+    assert described is not None
+    numbers = {name: described.ftablecol(index) for index, name in enumerate(names)}
+    if any(heap.columns.get(name) != number for name, number in numbers.items()):
+        raise SourceUnavailable(
+            f"columns of {part.table.table} were renamed or replaced while it was loaded",
+            hint="Another snapshot is taken.",
+        )
+    if pages.is_whole:
+        return  # wherever the rows are
+    ((file,),) = connection.execute(
+        "select pg_relation_filenode(%s::oid)::bigint", [heap.oid]
+    ).fetchall()
+    if file != heap.file or described.ftable(0) != heap.oid:
+        raise RowsMoved(
+            f"{part.table.table} was rewritten while it was loaded (VACUUM FULL, CLUSTER, TRUNCATE "
+            "or ALTER TABLE)",
+            hint="Its load begins anew.",
+        )
+
+
+def query(part: SnapshotPart) -> sql.Composed:
+    """What reads the rows of a part."""
+    conditions: list[sql.Composable] = [*part.range.condition]
+    if condition := part.table.selection.get("rows"):
+        conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
+    where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
+    return sql.SQL("copy (select {} from {}{}) to stdout with (format csv)").format(
+        sql.SQL(", ").join(map(sql.Identifier, part.table.schema.names)),
+        part.range.heap.relation,
+        where,
+    )
