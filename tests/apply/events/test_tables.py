@@ -18,11 +18,13 @@ from mirrorlake import read_feed
 from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.remembered.state import states
 from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.schema import parse
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
+from tests.delta.lookup_ways import Way, forced
 
 GOLDEN = [
     line
@@ -81,6 +83,39 @@ def test_a_table_with_a_key_has_the_last_row_of_each_and_tells_of_its_event(
     bucket.put("c.jsonl", event(6, {"id": 1}, "DELETE"))
     bucket.cycle()
     assert bucket.plain() == [{"id": 2, "note": None}]
+
+
+@pytest.mark.parametrize("way", Way)
+def test_rows_are_found_in_every_way_also_by_pages(tmp_path: Path, way: Way) -> None:
+    bucket = Bucket(tmp_path)
+    notes = {number: f"n{number}" for number in range(1, 40)}
+    with forced(way) as patch:
+        bucket.put("a.jsonl", *(event(n, {"id": n, "note": note}) for n, note in notes.items()))
+        bucket.cycle()
+        if way in {Way.KEYS_PAGES, Way.INDEX_PAGES}:
+            patch.delattr(key_join, "rows")  # which reads whole files
+        bucket.put(
+            "b.jsonl",
+            event(50, {"id": 7, "note": "late"}, "UPDATE"),
+            event(51, {"id": 8}, "DELETE"),
+            event(52, {"id": 99, "note": None}, uuid=None),
+            event(5, {"id": 30, "note": "too late"}, "UPDATE"),
+        )
+        bucket.cycle()
+        bucket.put("c.jsonl", event(53, {"id": 99, "note": "c"}, "UPDATE"))
+        bucket.cycle()
+    assert not bucket.errors
+    del notes[8]
+    found = {row["id"]: row["note"] for row in bucket.rows()}
+    assert found == notes | {7: "late", 99: "c"}
+    (before,) = (
+        row
+        for row in read_feed(bucket.root / "Tables/public/orders", from_version=1)
+        .to_arrow()
+        .to_pylist()
+        if row["_change_type"] == "update_preimage" and row["id"] == 99
+    )
+    assert before["datastream_metadata"] == {"UUID": None, "SOURCE_TIMESTAMP": 52}
 
 
 def test_other_readers_read_such_a_table_and_its_feed(tmp_path: Path) -> None:

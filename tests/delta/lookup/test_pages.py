@@ -34,6 +34,25 @@ CONTENT = pa.table(
         "yes": pa.array([n % 2 == 0 for n in range(COUNT)]),
         "raw": pa.array([bytes([n % 256]) for n in range(COUNT)]),
         "none": pa.nulls(COUNT, pa.float64()),
+        "struct": pa.array(
+            [
+                None
+                if n % 11 == 0
+                else {
+                    "id": None if n % 4 == 0 else f"{n:08}",
+                    "ms": n,
+                    "in": None if n % 3 else {"a": n * 1.5, "id": str(n % 2)},
+                }
+                for n in range(COUNT)
+            ],
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("ms", pa.int64()),
+                    ("in", pa.struct([("a", pa.float64()), ("id", pa.string())])),
+                ]
+            ),
+        ),
     }
 )
 WRITERS: dict[str, dict[str, Any]] = {
@@ -72,7 +91,7 @@ def test_only_the_pages_of_the_rows_are_read(tmp_path: Path) -> None:
     path = written(tmp_path / "f", use_dictionary=False, max_rows_per_page=16, write_batch_size=16)
     layout = pages.layout(path)
     content = bytearray(path.read_bytes())
-    chunk = layout.groups[0]["number"]
+    chunk = layout.groups[0][layout.columns["number"][0].index]
     content[chunk.at[9] : chunk.at[9] + chunk.size[9]] = bytes(int(chunk.size[9]))
     path.write_bytes(content)
     near = np.array([8 * 16, 10 * 16])
@@ -84,7 +103,7 @@ def test_only_the_pages_of_the_rows_are_read(tmp_path: Path) -> None:
 
 def test_the_share_of_the_pages_that_rows_are_in_is_known(tmp_path: Path) -> None:
     where = pages.layout(written(tmp_path / "f", **WRITERS["row groups"]))
-    per_group = [len(group["number"].rows) - 1 for group in where.groups]
+    per_group = [len(group[0].rows) - 1 for group in where.groups]
     assert per_group == [5, 5, 4]  # 150, 150 and 100 rows, in pages of 32
     assert where.share(np.array([0, 1, 31]), "number") == 1 / 14
     assert where.share(np.array([31, 32, 149, 150, 399]), "number") == 5 / 14
@@ -97,9 +116,20 @@ def test_a_file_without_a_page_index_is_reported(tmp_path: Path) -> None:
         pages.layout(tmp_path / "f")
 
 
-def test_a_file_with_nested_columns_is_reported(tmp_path: Path) -> None:
-    for column in (pa.array([[1, 2], [3]]), pa.array([{"a": 1}, {"a": 2}])):
-        path = written(tmp_path / f"f{column.type.id}", pa.table({"x": column}))
+def test_pages_of_members_of_a_struct_begin_at_different_rows(tmp_path: Path) -> None:
+    path = written(tmp_path / "f", use_dictionary=False, data_page_size=100, write_batch_size=1)
+    where = pages.layout(path)
+    first, second = (where.groups[0][leaf.index] for leaf in where.columns["struct"][:2])
+    assert first.rows.tolist() != second.rows.tolist()
+    wanted = np.array([0, 10, 11, 12, 33, 399])
+    found = pages.read(path, where, wanted, ["struct"])["struct"]
+    assert found.to_pylist() == CONTENT["struct"].take(pa.array(wanted)).to_pylist()
+
+
+def test_a_file_with_repeated_columns_is_reported(tmp_path: Path) -> None:
+    lists = pa.array([[1, 2], [3]])
+    for name, column in (("f", lists), ("g", pa.StructArray.from_arrays([lists], ["a"]))):
+        path = written(tmp_path / name, pa.table({"x": column}))
         with pytest.raises(pages.NoPageIndex):
             pages.layout(path)
 

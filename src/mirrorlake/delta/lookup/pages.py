@@ -2,7 +2,8 @@
 
 Arrow reads whole row groups, and so decompresses up to 262,144 rows for one. The page index of a
 file (Parquet format, "Page Index") has the offset and the first row of each page. The pages with
-wanted rows are copied into a small Parquet file in memory, one per column, which Arrow decodes.
+wanted rows are copied into a small Parquet file in memory, one per column, which Arrow decodes; one
+per member of a struct, because the pages of two members may begin at different rows.
 
 Data files never change, so their page layouts are cached.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
+from mirrorlake.model.arrow import contiguous
 from mirrorlake.storage.thrift import I32, Raw, ThriftReader, encode
 
 _MAGIC = b"PAR1"
@@ -29,7 +31,19 @@ _CONSTANT_BYTES, _LOCATION = [0, 2, 4, 6], (0x16, 0x15, 0x16, 0x00)
 """The bytes around the numbers of an encoded page location: headers of fields of 64, 32 and 64
 bits, and the end."""
 
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+_REPETITION, _CHILDREN = 3, 5
+"""Field numbers of a schema element."""
+_REPEATED = 2
+
+_DAMAGE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 """Errors caused by missing fields, or fields of another type; reading the whole file reports the
 damage."""
 
@@ -46,8 +60,20 @@ class NoPageIndex(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column, or a member of one that is a struct.
+
+    index: of its chunk in each row group; elements: the encoded schema elements from the column
+    down to the leaf, each but the last with one child.
+    """
+
+    index: int
+    elements: Sequence[Raw]
+
+
+@dataclass(frozen=True, slots=True)
 class _Chunk:
-    """One column of one row group.
+    """One leaf of one row group.
 
     rows: the first row of each page, counted in the group, and the number of rows of the group.
     at, size: offset and size of each page in bytes.
@@ -64,15 +90,11 @@ class _Chunk:
 @dataclass(frozen=True, slots=True)
 class PageLayout:
     """The pages of a file. starts: the first row of each row group, and the number of rows;
-    elements: the encoded schema element of each column."""
+    columns: the leaves of each column; groups: the chunks of each row group, one per leaf."""
 
     starts: np.ndarray
-    elements: dict[str, Raw]
-    groups: Sequence[dict[str, _Chunk]]
-
-    @property
-    def columns(self) -> Sequence[str]:
-        return list(self.elements)
+    columns: Mapping[str, Sequence[_Leaf]]
+    groups: Sequence[Sequence[_Chunk]]
 
     @property
     def rows(self) -> int:
@@ -81,10 +103,10 @@ class PageLayout:
     @property
     def nbytes(self) -> int:
         """Approximate size in memory."""
-        chunks = [chunk for group in self.groups for chunk in group.values()]
+        chunks = [chunk for group in self.groups for chunk in group]
         return sum(_OBJECTS + 3 * chunk.rows.nbytes for chunk in chunks)
 
-    def grouped(self, rows: np.ndarray) -> list[tuple[dict[str, _Chunk], np.ndarray]]:
+    def grouped(self, rows: np.ndarray) -> list[tuple[Sequence[_Chunk], np.ndarray]]:
         """Each row group with the wanted rows (ascending) in it, numbered from its first row."""
         cuts = np.searchsorted(rows, self.starts)
         return [
@@ -96,8 +118,9 @@ class PageLayout:
         """The part, from 0 to 1, of the pages of a column with at least one of these rows
         (ascending)."""
         touched = total = 0
+        leaf = self.columns[column][0]
         for group, own in self.grouped(rows):
-            starts = group[column].rows
+            starts = group[leaf.index].rows
             total += len(starts) - 1
             touched += len(np.unique(np.searchsorted(starts, own, side="right")))
         return touched / max(total, 1)
@@ -119,7 +142,7 @@ def read(path: Path, where: PageLayout, rows: np.ndarray, columns: Sequence[str]
     handle = os.open(path, os.O_RDONLY)
     try:
         found = [
-            _column(handle, where.elements[name], [(g[name], own) for g, own in groups])
+            _assembled([_leaf(handle, leaf, groups) for leaf in where.columns[name]])
             for name in columns
         ]
     finally:
@@ -127,13 +150,26 @@ def read(path: Path, where: PageLayout, rows: np.ndarray, columns: Sequence[str]
     return pa.table(found, names=list(columns))
 
 
-def _column(
-    handle: int, element: Raw, chunks: Sequence[tuple[_Chunk, np.ndarray]]
+def _assembled(leaves: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray | pa.Array:
+    """A column of its leaves, each of which has the structs around it with one member."""
+    first = leaves[0]
+    if not pa.types.is_struct(first.type):
+        return first
+    members: dict[str, list[pa.Array]] = {}
+    for leaf in map(contiguous, leaves):
+        members.setdefault(leaf.type.field(0).name, []).append(leaf.field(0))
+    parts = [contiguous(_assembled(part)) for part in members.values()]
+    return pa.StructArray.from_arrays(parts, list(members), mask=contiguous(first).is_null())
+
+
+def _leaf(
+    handle: int, leaf: _Leaf, wanted: Sequence[tuple[Sequence[_Chunk], np.ndarray]]
 ) -> pa.ChunkedArray:
-    """The wanted rows of one column."""
+    """The wanted rows of one leaf. wanted: by row group its chunks and the rows."""
     body, groups, indexes = bytearray(_MAGIC), [], []
     offset = 0
-    for chunk, rows in chunks:
+    for chunks, rows in wanted:
+        chunk = chunks[leaf.index]
         pages = _pages(chunk, rows)
         lengths = chunk.rows[pages + 1] - chunk.rows[pages]
         begins = np.concatenate(([0], np.cumsum(lengths)))
@@ -144,7 +180,7 @@ def _column(
     footer = encode(
         {
             1: I32(1),
-            2: [{4: b"schema", 5: I32(1)}, element],
+            2: [{4: b"schema", 5: I32(1)}, *leaf.elements],
             3: offset,
             4: groups,
         }
@@ -208,18 +244,36 @@ def _layout(path: str, size: int, _modified: int) -> PageLayout:
 
 
 def _parsed(handle: int, footer: dict[int, Any]) -> PageLayout:
-    elements = {}
-    for raw in footer[2][1:]:
-        facts = ThriftReader(raw.encoded).structure()
-        if 5 in facts or facts.get(3, 0) == 2:
-            raise NoPageIndex("a column is nested or repeated")
-        elements[facts[4].decode()] = raw
-    groups = []
+    columns, raw = dict[str, Sequence[_Leaf]](), footer[2]
+    at, index = 1, 0
+    while at < len(raw):
+        name = ThriftReader(raw[at].encoded).structure()[4].decode()
+        leaves, at = _leaves(raw, at, index)
+        index += len(leaves)
+        columns[name] = leaves
+    groups, counts = [], []
     for group in footer.get(4, []):
-        chunks = [_chunk(handle, column, group[3]) for column in group[1]]
-        groups.append(dict(zip(elements, chunks, strict=True)))
-    counts = [group[3] for group in footer.get(4, [])]
-    return PageLayout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), elements, groups)
+        if len(group[1]) != index:
+            raise NoPageIndex("a row group has other columns than the file")
+        groups.append([_chunk(handle, column, group[3]) for column in group[1]])
+        counts.append(group[3])
+    return PageLayout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), columns, groups)
+
+
+def _leaves(raw: Sequence[Raw], at: int, index: int) -> tuple[list[_Leaf], int]:
+    """The leaves of the schema element number `at`, and the number of the element after it. index:
+    of the first leaf."""
+    facts = ThriftReader(raw[at].encoded).structure()
+    if facts.get(_REPETITION, 0) == _REPEATED:
+        raise NoPageIndex("a column is repeated")
+    if not facts.get(_CHILDREN):
+        return [_Leaf(index, [raw[at]])], at + 1
+    around = Raw(encode({3: I32(facts[_REPETITION]), 4: facts[4], _CHILDREN: I32(1)}))
+    found, after = list[_Leaf](), at + 1
+    for _child in range(facts[_CHILDREN]):
+        inner, after = _leaves(raw, after, index + len(found))
+        found += [_Leaf(leaf.index, [around, *leaf.elements]) for leaf in inner]
+    return found, after
 
 
 def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
