@@ -89,6 +89,11 @@ CHANGES: dict[str, Sequence[str]] = {
         "update pears set id = 20 where id = 2",
         "insert into pears values (9); alter publication {publication} add table pears",
     ],
+    "no longer generated": [
+        "alter table pears add g text generated always as (id * 2) stored",
+        "insert into pears values (8); alter table pears alter g drop expression",
+        "update pears set g = 'x' where id = 2",
+    ],
     "both": [
         "truncate apples_1; alter table pears add column c int default random() * 1000000",
         "alter table apples add column c int default random() * 1000000",
@@ -96,7 +101,12 @@ CHANGES: dict[str, Sequence[str]] = {
     ],
 }
 LIVES = [(name, bool(number % 2)) for number, name in enumerate(CHANGES)]
-LIVES += [("both", False), ("volatile default", True), ("attached at once", False)]
+LIVES += [
+    ("both", True),
+    ("no longer generated", False),
+    ("volatile default", True),
+    ("attached at once", False),
+]
 
 
 def reasons(evolving: EvolvingDatabase) -> dict[str, str]:

@@ -119,6 +119,35 @@ def test_a_table_is_equal_after_its_columns_have_changed(
     evolving.check("apples")
 
 
+AT_ONCE = {
+    "another name": "alter table apples drop note, add c int default 7",
+    "its name": "alter table apples drop note, add note text default 'new'",
+    "its name, taken": """
+        alter table apples rename note to remark; alter table apples drop size, add note text;
+        alter table apples rename weight to size; alter table apples rename remark to weight
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_last"), some([(name, is_last) for is_last in (False, True) for name in AT_ONCE], 2)
+)
+def test_a_transaction_with_rows_that_drops_and_adds_a_column_is_lived_through(
+    evolving: EvolvingDatabase, name: str, *, is_last: bool
+) -> None:
+    evolving.begin(*APPLES)
+    change = AT_ONCE[name]
+    rows = "insert into apples (id) values (6); update apples set size = null where id = 1"
+    evolving.run(f"{BEFORE}; {change}" if is_last else f"{BEFORE}; {change}; {rows}")
+    evolving.capture()  # which has not seen a row of the table before
+    evolving.apply()
+    evolving.run("delete from apples where id = 2")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    assert evolving.read_again()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("statements", some(CHANGES.values(), 2), ids=CHANGES)
 def test_a_table_is_equal_when_every_statement_is_seen_at_once(

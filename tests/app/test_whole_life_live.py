@@ -58,12 +58,12 @@ LIFE = {
     "partition truncated": "truncate parts_2",
     "partition detached": "alter table parts detach partition parts_1",
     "partition dropped": "drop table parts_2",
-    "generated column dropped": "alter table apples drop g",  # it is published from release 18 on
+    "generated column made ordinary": "alter table apples alter g drop expression",
     "truncated": "truncate apples",
     "renamed": "alter table apples rename to cherries",
 }
-ALONE = {"dropped and added at once", "enum value added", "table rewritten"}
-"""What stops the table, or is not possible, in a transaction that changes rows before."""
+ALONE = {"enum value added", "table rewritten"}
+"""What is not possible in a transaction that changes rows before."""
 CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, CrashPoint.CUT_WRITTEN)
 APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
 

@@ -18,6 +18,10 @@ from mirrorlake.sources.postgresql.recognition import keys
 from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, TableLook, is_before
 
+_UNCERTAIN = (
+    SchemaChangeKind.COLUMN_ADDED,
+    "a transaction changed rows, dropped a column and added another",
+)
 _UNLOGGED = "the log does not contain the values of older rows"
 
 
@@ -96,6 +100,9 @@ def followed(
         numbers = _standing(known, look, len(names), transaction)
         if numbers and not _are_named(look, dict(zip(numbers, names, strict=True)), transaction):
             numbers = None
+    is_certain = numbers is not None
+    if numbers is None:
+        numbers = _by_names(known, look, description)
     if numbers is None:
         return "its columns were changed again before capture could see how"
     described = dict(zip(numbers, names, strict=True))
@@ -114,7 +121,11 @@ def followed(
     key, append_only = keys.key_of(description, known, now, look, captures)
     now = replace(now, key=key, append_only=append_only, indexes=look.identity.indexes)
     found = _change(known, now, look, captures, after or known.at)
-    return found if isinstance(found, str) else _with_key(known, found, description, captures)
+    if isinstance(found, str):
+        return found
+    if not is_certain:
+        found = replace(found, differs={"": _UNCERTAIN, **found.differs})
+    return _with_key(known, found, description, captures)
 
 
 def _with_key(
@@ -195,7 +206,10 @@ class _Changes:
         """A column was not there before, but perhaps one of its name."""
         self.changes.append((SchemaChangeKind.COLUMN_ADDED, f"column {name} was added"))
         values, is_again = self._missing.get(number, ()), name in self._gone
-        if reason := _differs(self._known, self._look, name, values, is_again=is_again):
+        reason = _differs(self._known, self._look, name, values, is_again=is_again)
+        if number <= self._known.last:  # it was generated, or not published
+            reason = f"column {name} was not captured before; {_UNLOGGED}"
+        if reason:
             self.differs[name] = (SchemaChangeKind.COLUMN_ADDED, reason)
             if name in self._earlier:  # perhaps of another type
                 self._save(name, name)
@@ -265,18 +279,9 @@ def _differs(
 
 
 def _taken(known: Known, number: int, name: str, captures: Captures) -> str | None:
-    """Why a column has older values that were never captured."""
-    former = known.columns.get(number)
-    if former == name:
-        return None
-    if former is not None:
-        # Whether a column is captured depends on its name, so both names are checked.
-        if captures(former) != captures(name):
-            return f"column {former} was renamed to {name}"
-        return None
-    if number <= known.last and captures(name):
-        return f"column {name} was not captured before; its older values are missing"
-    return None
+    """Why a column is captured under one of its names only."""
+    former = known.columns.get(number, name)
+    return f"column {former} was renamed to {name}" if captures(former) != captures(name) else None
 
 
 def _are_named(look: TableLook, described: Mapping[int, str], transaction: int) -> bool:
@@ -315,6 +320,21 @@ def _standing(
     # Columns come in the order of their numbers.
     if len(certain) < count < len(both) and all(c.name is not None for c in possible):
         return both[:count] if set(certain) <= set(both[:count]) else None
+    return None
+
+
+def _by_names(known: Known, look: TableLook, description: RelationDescription) -> list[int] | None:
+    """The numbers of the columns if they are named as they are now, or as they were, None for
+    neither: a transaction may have changed rows, columns and rows again, and the catalog shows the
+    end of it. This is wrong where names were exchanged too, so the rows are read again, as soon as
+    the numbers are those of the catalog."""
+    described = [*description.columns.items()]
+    for columns, types in ((look.columns, look.types), (known.columns, known.types)):
+        numbers = sorted(columns)
+        if described == [
+            (columns[n], types.get(n, description.columns.get(columns[n]))) for n in numbers
+        ]:
+            return numbers
     return None
 
 
