@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from mirrorlake.config import TEMPLATE, load
@@ -12,6 +13,8 @@ from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.section import PostgresSection
+from mirrorlake.sources.postgresql.settings import PostgresSettings
 from tests.config.project_files import refused, write
 
 
@@ -261,3 +264,38 @@ def test_what_cannot_be_with_replaced_rows_is_refused(
     error = refused(tmp_path, f"name: a\nroot: b\n{said}\n")
     assert error.where.endswith("field mirror.tables.shop.orders.apply")
     assert named in error.what
+
+
+def test_large_tables_can_be_loaded_on_spark(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: 'postgresql://c'}\n"
+    project = load(write(tmp_path, text), {})
+    assert not project.capture.parts_on_spark
+    assert project.source == PostgresSection(
+        type="postgresql", url=SecretStr("postgresql://c")
+    ).settings("a")
+    asked = text + "load: {on: spark, connections: 3, part_bytes: 1MiB}\n"
+    project = load(write(tmp_path, asked), {})
+    assert (project.capture.parts_on_spark, project.capture.spark_connections) == (True, 3)
+    assert isinstance(project.source, PostgresSettings)
+    assert project.source.part_bytes == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("load: {on: spark}\n", "no source"),
+        (
+            """load: {on: spark}
+source: {type: postgresql, url: 'postgresql://c'}
+destination: {type: events, url: ./events}
+""",
+            "no landing zone",
+        ),
+    ],
+)
+def test_nothing_is_loaded_on_spark_without_a_source_and_a_landing_zone(
+    tmp_path: Path, text: str, lacks: str
+) -> None:
+    error = refused(tmp_path, f"name: a\nroot: b\n{text}")
+    assert lacks in str(error)
+    assert "load.on" in error.where

@@ -69,7 +69,7 @@ twice."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 HOOKS = """
-import os, pathlib, signal
+import importlib, os, pathlib, signal
 
 host = os.environ.get("SPARK_LOCAL_IP", "")
 once = pathlib.Path(os.environ.get("KILL_ONCE", "/").replace("HOST", host))
@@ -97,14 +97,14 @@ def killing(function):
 
 
 if not once.exists():
-    from mirrorlake.delta.write import data_files
-
+    module = importlib.import_module(os.environ.get("KILL_IN", "mirrorlake.delta.write.data_files"))
     name = os.environ["KILL_AFTER"]
-    setattr(data_files, name, killing(getattr(data_files, name)))
+    setattr(module, name, killing(getattr(module, name)))
 """
 """In every Python of the executors: the first that has written a file of one kind kills its
 executor and all that runs in it, and on the host KILL_WORKER the worker that has started it, unless
-there is the file KILL_ONCE, which it leaves. HOST in its name is that of the worker."""
+there is the file KILL_ONCE, which it leaves. HOST in its name is that of the worker. KILL_IN: the
+module of what writes."""
 
 
 @dataclass

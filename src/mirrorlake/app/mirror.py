@@ -24,6 +24,7 @@ from mirrorlake.app.maintenance.feed_switch import FeedSwitch, enable_feed
 from mirrorlake.app.maintenance.maintain import MaintenanceStep, maintained
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.running.capture_process import CaptureProcess
+from mirrorlake.app.running.load_tasks import LoadTaskRunner, spark_runner
 from mirrorlake.app.source import detached, prerequisites
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import event_store_of, store_of
@@ -253,7 +254,11 @@ class Mirror:
         if self.project.events is not None:
             return  # the files are there
         prerequisites.check_begin(self.project, self._store)
-        with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
+        with (
+            self._noted(ended.CAPTURE),
+            closing(self.capture(progress)) as capture,
+            self._load_tasks(alone=True),
+        ):
             capture.open()
             capture.once()
 
@@ -312,6 +317,7 @@ class Mirror:
             self._noted(ended.MIRROR),
             self._applying(self.engine(), watcher=watcher) as loop,
             self._targets().running(),
+            self._load_tasks(),
         ):
             loop.run()
         return loop.report
@@ -335,6 +341,7 @@ class Mirror:
             self._noted(ended.MIRROR),
             self._applying(self.engine(), watcher=watcher) as loop,
             self._targets().running(),
+            self._load_tasks(),
         ):
             child = CaptureProcess(partial(run_capture, self.project), self._prepare, watcher)
             try:
@@ -573,6 +580,15 @@ class Mirror:
     def _targets(self) -> TargetKeeper:
         """What keeps the tables that are built from change feeds."""
         return TargetKeeper(self.project, WallClock(self.stop), self._reached)
+
+    def _load_tasks(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        """As `LoadTaskRunner.running`."""
+        new_runner = partial(spark_runner, self._session)
+        return LoadTaskRunner(self.project, self._store, new_runner).running(alone=alone)
+
+    def _session(self) -> Any:
+        self.engine()
+        return self._spark.session if self._spark else None
 
     def _backfills(self) -> BackfillRecords:
         return BackfillRecords(Records(self._store, root.LANDING))

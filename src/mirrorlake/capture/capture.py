@@ -253,7 +253,7 @@ class Capture:
                     self._lease.check()
 
         thread = threading.Thread(target=renew, name="renew", daemon=True)
-        if self._settings.load_workers > 1:
+        if self._settings.load_workers > 1 or self._settings.parts_on_spark:
             thread.start()
         try:
             yield

@@ -27,6 +27,8 @@ class CaptureSettings:
     load: tuple[str, ...] = ("*.*",)  # tables whose rows are loaded, as patterns
     load_joining: bool = True  # whether those of a table that joins the stream later are loaded
     load_workers: int = 2  # pieces that are loaded at the same time
+    parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
+    spark_connections: int = 8  # of such tasks that run at the same time
     stops_where_rows_differ: bool = False  # an append-only table, once it does
     stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes of columns that stop a table
 

@@ -30,7 +30,8 @@ from mirrorlake.mirror.settings import MirrorSettings, TableOptions, TableTempla
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.section import Section
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.section import Section, SourceSettings
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
@@ -39,6 +40,8 @@ ON_OBJECTS = ("s3", "s3a")
 ONLY_ON_OBJECTS = "tables can be stored only in a folder or on S3 (or a compatible storage)"
 _SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
+_PAGE = 8192
+"""Bytes that are read together at least."""
 
 _CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
 
@@ -89,6 +92,14 @@ class LandingSection(ElsewhereSection):
 
     def location(self, path: Path) -> StorageLocation | None:
         return self.location_in(path, "landing", self.account)
+
+
+class LoadSection(Section):
+    """Where large tables are read for their initial load."""
+
+    on: Literal["capture", "spark"] = "capture"
+    connections: PositiveInt = _CAPTURE.spark_connections
+    part_bytes: ByteSize = Field(default=ByteSize(PostgresSettings("").part_bytes), ge=_PAGE)
 
 
 class TablesSection(ElsewhereSection):
@@ -216,6 +227,7 @@ class ProjectFile(Section):
     source: AnySource | None = None
     destination: AnyDestination | None = None
     capture: CaptureSection = Field(default_factory=CaptureSection)
+    load: LoadSection = Field(default_factory=LoadSection)
     landing: LandingSection = Field(default_factory=LandingSection)
     tables: TablesSection = Field(default_factory=TablesSection)
     mirror: MirrorSection = Field(default_factory=MirrorSection)
@@ -230,7 +242,7 @@ class ProjectFile(Section):
         if isinstance(self.source, EventInputSection):
             events = self._events(self.source, path, root)
         elif self.source is not None:
-            source = self.source.settings(self.name)
+            source = self._read_in_parts(self.source.settings(self.name))
         capture = CaptureSettings(
             roll_bytes=self.capture.roll_bytes,
             roll_seconds=self.capture.roll_seconds,
@@ -242,6 +254,8 @@ class ProjectFile(Section):
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
             stops_where_rows_differ=self.mirror.uncaptured_changes == "stop",
+            parts_on_spark=self._parts_on_spark(path, source),
+            spark_connections=self.load.connections,
         )
         mirror = MirrorSettings(
             default_schema=self.default_schema,
@@ -304,6 +318,21 @@ class ProjectFile(Section):
             where=f"{path}, field root",
             hint="Write s3://bucket/path, or set tables.url to such a place.",
         )
+
+    def _read_in_parts(self, source: SourceSettings) -> SourceSettings:
+        if isinstance(source, PostgresSettings):
+            return replace(source, part_bytes=self.load.part_bytes)
+        return source
+
+    def _parts_on_spark(self, path: Path, source: SourceSettings | None) -> bool:
+        if self.load.on == "spark" and (source is None or not lands(self._destinations)):
+            raise ConfigError(
+                "the mirror's Spark reads tables of a source for a landing zone, and this project "
+                f"has no {'source' if source is None else 'landing zone'}",
+                where=f"{path}, field load.on",
+                hint="Remove this setting.",
+            )
+        return self.load.on == "spark"
 
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation

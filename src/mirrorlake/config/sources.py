@@ -14,7 +14,8 @@ from pydantic import BeforeValidator
 
 from mirrorlake.config.event_input import EventInputSection
 from mirrorlake.config.typed import of_its_type
-from mirrorlake.sources.base import Source
+from mirrorlake.model.position import Lsn
+from mirrorlake.sources.base import SharedSnapshot, Source
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.postgresql.section import PostgresSection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
@@ -43,6 +44,18 @@ def open_source(settings: SourceSettings) -> Source:
             return MemorySource(settings)
         case _:
             raise TypeError(f"settings of no source: {type(settings).__name__}")
+
+
+def shared_snapshot(settings: SourceSettings, point: str, name: str) -> SharedSnapshot:
+    """The snapshot of a load that another process keeps open. name: `Snapshot.shared`.
+
+    Raises ImportError as `open_source` does.
+    """
+    if not isinstance(settings, PostgresSettings):
+        raise TypeError(f"no shared snapshots: {type(settings).__name__}")
+    from mirrorlake.sources.postgresql.snapshot import SharedPostgresSnapshot
+
+    return SharedPostgresSnapshot(settings, Lsn.parse(point), name)
 
 
 AnySource = Annotated[SourceSection | EventInputSection, BeforeValidator(of_its_type(SECTIONS))]

@@ -15,10 +15,10 @@ TableError for one table, while the others continue. The source itself never ret
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -79,6 +79,12 @@ class Snapshot(Protocol):
         here."""
         ...
 
+    @property
+    def shared(self) -> str:
+        """The name by which other processes open the same view until it is closed; empty when they
+        cannot."""
+        ...
+
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         """Parts of the table that together contain each row once."""
         ...
@@ -119,6 +125,29 @@ class Snapshot(Protocol):
 
     def close(self) -> None:
         """Also while parts are read, which need not end otherwise. May be called again."""
+        ...
+
+
+class SharedSnapshot(Protocol):
+    """A snapshot that another process keeps open. It pickles, and holds secrets."""
+
+    @property
+    def server(self) -> str:
+        """The server and its address, without secrets."""
+        ...
+
+    def part(self, table: SourceTable, bounds: Any) -> SnapshotPart:
+        """A part of a table. bounds: its range as plain data, as `dataclasses.asdict` gives it."""
+        ...
+
+    def reach(self) -> None:
+        """Connect to the server, and leave it again. Raises SourceUnavailable."""
+        ...
+
+    def open(self, noted: Callable[[TableId, str, int], None], /) -> Snapshot:
+        """Enter the snapshot, from which only `read` is called then. noted: called with a table, a
+        column, and the number of values in it that were replaced. Raises SourceUnavailable, also
+        when the snapshot is closed."""
         ...
 
 

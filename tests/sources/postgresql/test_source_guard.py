@@ -165,41 +165,6 @@ def test_an_update_is_not_rejected_after_its_key_was_dropped_while_capture_runs(
     assert "does not have the key as its replica identity" in stopped["message"]
 
 
-@pytest.mark.parametrize("column", ["id * 2) stored", "id * 2)"], ids=["stored", "virtual"])
-def test_an_update_is_not_rejected_for_generated_columns_under_identity_full(
-    database: Database, store: LocalStore, column: str
-) -> None:
-    generated = f"add twice int generated always as ({column}"
-    database.execute(
-        *TABLES,
-        "create table full_before (id int primary key)",
-        f"alter table full_before replica identity full, {generated}",
-        "insert into full_before values (1)",
-    )
-    records = Records(store, root.LANDING)
-
-    def updated() -> bool:
-        try:
-            database.execute("update apples set note = note || 'y'")
-        except psycopg.errors.InvalidColumnReference:
-            return False
-        return True
-
-    with running(database, store):
-        database.execute("update full_before set id = 2")
-        database.execute(f"alter table apples {generated}, replica identity full")
-        until(updated)
-        until(lambda: {"public.apples", "public.full_before"} <= records.append_only().keys())
-        assert not records.stopped()
-    (finding,) = [
-        found
-        for found in PostgresSource(database.settings()).check()
-        if found.table and found.table.name == "apples" and found.check == "replica identity"
-    ]
-    assert "generated column twice" in finding.message
-    assert '`alter table "public"."apples" replica identity default`' in finding.remedy
-
-
 ATTACHED = """
     alter table apples drop constraint apples_pkey, add primary key (id, note),
     replica identity nothing; alter table whole attach partition apples default

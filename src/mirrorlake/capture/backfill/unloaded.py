@@ -95,6 +95,10 @@ class _Without:
     def point(self) -> LogPoint:
         return self.snapshot.point
 
+    @property
+    def shared(self) -> str:
+        return self.snapshot.shared
+
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         return () if table.table in self.tables else self.snapshot.parts(table)
 

@@ -12,38 +12,41 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import reduce
-from typing import TypeVar
 
 import pyarrow as pa
 import structlog
 
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.landing.staged import StagedFile
-from mirrorlake.capture.origins import as_of, with_metadata
+from mirrorlake.capture.landing.load_files import LoadFiles, groups
+from mirrorlake.capture.landing.load_tasks import (
+    LoadTasks,
+    PartAnswer,
+    PartFailure,
+    TableTasks,
+    description_of,
+)
+from mirrorlake.capture.landing.remote_parts import RemoteParts
+from mirrorlake.capture.landing.stage_part import STAGED
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import RowsMoved, TableError
 from mirrorlake.landing import publish
-from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.landed import FORMAT, FileKind, Footer
+from mirrorlake.model.landed import FORMAT
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
-
 log = structlog.get_logger()
 
 LOAD_BEGUN_ANEW = "load_begun_anew"
 
 MANIFEST = "_load.json"
-STAGED = "_load-"
 
 
 @dataclass(slots=True)
@@ -63,13 +66,15 @@ class LoadOf:
 
 @dataclass(slots=True)
 class Loader:
-    """Loads tables into the zone. metadata: whether rows have metadata columns."""
+    """Loads tables into the zone. metadata: whether rows have metadata columns; on_spark: whether
+    tables of several parts are read by tasks of the mirror."""
 
     records: Records
     file_bytes: int
     reached: CrashHook = no_crash
     progress: Callable[[LoadProgress], None] = lambda _progress: None
     metadata: bool = False
+    on_spark: bool = False
 
     @property
     def store(self) -> Store:
@@ -92,20 +97,78 @@ class Loader:
         A table that cannot be loaded yields its error, and the others continue. A table whose rows
         were moved between two of its parts is read anew, in the same snapshot.
         """
-        left = list(tables)
-        while left:
-            loads = [self._begin(record, table, folder) for table, folder in left]
-            left = []
-            for load in loads:
-                self.progress(LoadProgress(load.table.table, 0, load.table.rows))
-                for location, part in enumerate(snapshot.parts(load.table)):
-                    load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
-            for staged in as_staged(loads):
-                if staged and staged.moved:
-                    log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=staged.moved)
-                    left.append((staged.table, staged.folder))
-                else:
-                    yield self._staged(staged, snapshot.point) if staged else None
+        remote = self._remote(snapshot, tables)
+        try:
+            left = list(tables)
+            while left:
+                loads = [self._begin(record, table, folder) for table, folder in left]
+                left = []
+                for load in loads:
+                    self.progress(LoadProgress(load.table.table, 0, load.table.rows))
+                    load.pending += self._submit(snapshot, load, pool, remote)
+                for staged in as_staged(loads):
+                    if staged is None and remote is not None:
+                        remote.look()
+                    if staged and staged.moved:
+                        reason = staged.moved
+                        log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=reason)
+                        left.append((staged.table, staged.folder))
+                    else:
+                        yield self._staged(staged, snapshot.point) if staged else None
+        finally:
+            if remote is not None:
+                remote.end()
+
+    def _submit(
+        self, snapshot: Snapshot, load: LoadOf, pool: Executor, remote: RemoteParts | None
+    ) -> Sequence[Future[int]]:
+        """Let the parts of a table be read."""
+        parts = snapshot.parts(load.table)
+        if remote is not None and len(parts) > 1:
+            return self._ask(remote, snapshot, load, parts)
+        return [
+            pool.submit(self._stage, snapshot, load, location, part)
+            for location, part in enumerate(parts)
+        ]
+
+    def _remote(
+        self, snapshot: Snapshot, tables: Sequence[tuple[SourceTable, str]]
+    ) -> RemoteParts | None:
+        """What has parts read elsewhere, where that is set and possible."""
+        if not (self.on_spark and tables and snapshot.shared):
+            return None
+        tasks = LoadTasks.begin(self.store, self.records.folder)
+        return RemoteParts(tasks, lambda: snapshot.parts(tables[0][0]))
+
+    def _ask(
+        self, remote: RemoteParts, snapshot: Snapshot, load: LoadOf, parts: Sequence[SnapshotPart]
+    ) -> Sequence[Future[int]]:
+        """Let the parts of a table be read elsewhere, all at the point of the snapshot."""
+
+        def note(location: int, answer: PartAnswer) -> None:
+            if answer.failure is PartFailure.MOVED:
+                load.moved = answer.what
+                return
+            for index, name in enumerate(answer.files):
+                load.staged[location, index] = name
+            load.rows += answer.rows
+            self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
+            self.reached(CrashPoint.LOAD_STAGED)
+
+        asked = TableTasks(
+            table=str(load.table.table),
+            identity=load.table.identity,
+            description=description_of(load.table),
+            snapshot=snapshot.shared,
+            point=str(snapshot.point),
+            folder=load.folder,
+            stream=load.record.stream,
+            stream_id=self.records.stream_id,
+            metadata=self.metadata,
+            file_bytes=self.file_bytes,
+            parts=[(location, asdict(part.range)) for location, part in enumerate(parts)],
+        )
+        return remote.submit(asked, note)
 
     def _staged(self, load: LoadOf, point: LogPoint) -> Loaded | TableError:
         try:
@@ -128,12 +191,20 @@ class Loader:
         self.reached(CrashPoint.LOAD_PUBLISHED)
         return len(names)
 
+    def collect(self, folder: str) -> None:
+        """Delete what attempts to read parts elsewhere left in the folder of a loaded table."""
+        if self.on_spark:
+            self._delete_staged(folder)
+
     def _begin(self, record: StreamRecord, table: SourceTable, folder: str) -> LoadOf:
         table_positions.describe(self.records, table, folder, record.source)
+        self._delete_staged(folder)
+        return LoadOf(record, table, folder)
+
+    def _delete_staged(self, folder: str) -> None:
         for file in self.store.list(folder).files:
             if file.name.startswith(STAGED):
                 self.store.delete(f"{folder}/{file.name}")
-        return LoadOf(record, table, folder)
 
     def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
         """Write the rows of a part to staged files. Returns the number of rows."""
@@ -141,7 +212,7 @@ class Loader:
         if load.moved:
             return 0
         try:
-            for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
+            for index, batches in enumerate(groups(snapshot.read(part), self.file_bytes)):
                 total += self._write(
                     load, (location, index), batches, snapshot.point, complete=False
                 )
@@ -165,6 +236,7 @@ class Loader:
         self.store.replace(f"{load.folder}/{MANIFEST}", json.dumps(manifest).encode())
         self.reached(CrashPoint.LOAD_MANIFEST)
         files = self.finish(load.folder, load.table.table)
+        self.collect(load.folder)
         self.progress(LoadProgress(load.table.table, load.rows, load.table.rows, done=True))
         return Loaded(load.table.table, load.rows, files, point)
 
@@ -177,55 +249,21 @@ class Loader:
         *,
         complete: bool,
     ) -> int:
-        """Write one staged file, without a marker column (LZ-093): every row is an insert."""
-        name = f"{STAGED}{order[0]}-{order[1]}.parquet"
-        position = str(Position(point, 0))
-        schema = self._with_metadata(arrow_schema(load.table.schema).empty_table(), position).schema
-        file = StagedFile(self.store, f"{load.folder}/{name}", schema)
-        rows = 0
-        try:
-            for batch in batches:
-                file.write(self._with_metadata(batch, position))
-                rows += batch.num_rows
-                load.rows += batch.num_rows  # not synchronized: accurate enough for progress
-                self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
-        except BaseException:
-            file.drop()
-            raise
-        file.finish(
-            Footer(
-                stream=load.record.stream,
-                kind=FileKind.LOAD,
-                first=position,
-                last=position,
-                complete=complete,
-                rows={"0": rows} if rows else {},
-                stream_id=self.records.stream_id,
-            )
+        """Write one staged file of this process."""
+
+        def written(rows: int) -> None:
+            load.rows += rows  # not synchronized: accurate enough for progress
+            self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
+
+        files = LoadFiles(
+            self.store,
+            load.table.schema,
+            Position(point, 0),
+            load.record.stream,
+            self.records.stream_id,
+            self.metadata,
         )
+        name = f"{STAGED}{order[0]}-{order[1]}.parquet"
+        rows = files.write(f"{load.folder}/{name}", batches, complete=complete, written=written)
         load.staged[order] = name
         return rows
-
-    def _with_metadata(self, rows: Rows, position: str) -> Rows | pa.Table:
-        if not self.metadata:
-            return rows
-        found = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        return with_metadata(found, as_of(position, rows.num_rows))
-
-
-def _groups(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Groups of batches for one file each, of about `size` bytes in memory. Each group must be
-    consumed."""
-
-    def one_file(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        held = first.nbytes
-        yield first
-        while held < size:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            held += batch.nbytes
-            yield batch
-
-    while (first := next(batches, None)) is not None:
-        yield one_file(first)

@@ -44,7 +44,12 @@ class LandingSink:
         self._reached = reached
         self._cuts = Cuts(records.store, records.zone, records.stream_id)
         self._loader = Loader(
-            records, settings.load_bytes, reached, progress, metadata=settings.metadata_columns
+            records,
+            settings.load_bytes,
+            reached,
+            progress,
+            metadata=settings.metadata_columns,
+            on_spark=settings.parts_on_spark,
         )
 
     @property
@@ -88,6 +93,8 @@ class LandingSink:
                 self._loader.finish(folder, table.table)
             elif table_positions.is_new(table.table, folder, self._records):
                 found.append(table)
+            else:
+                self._loader.collect(folder)
         return found
 
     def load(

@@ -87,6 +87,10 @@ class MemorySnapshot:
             )
             remaining = remaining[size:]
 
+    @property
+    def shared(self) -> str:
+        return ""
+
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
         rows = batch_of(table.schema, list(self._rows_of(SnapshotPart(table)).values()))
         return int(keys.contains(pa.Table.from_batches([rows])).sum())

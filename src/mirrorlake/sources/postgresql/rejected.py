@@ -14,17 +14,16 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, is_found
-from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
 # As PostgreSQL decides whether it rejects an update of a published table: a partition has an
 # identity of its own.
-_REJECTED = f"""
+_REJECTED = """
 with recursive tree(root, oid) as (
     select r.prrelid, r.prrelid
     from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
-    where p.pubname = {{name}} and (p.pubupdate or p.pubdelete)
+    where p.pubname = {name} and (p.pubupdate or p.pubdelete)
     union all
     select t.root, i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
     join pg_inherits i on i.inhparent = t.oid)
@@ -32,22 +31,13 @@ select n.nspname::text, c.relname::text
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid in (
     select t.root from tree t join pg_class l on l.oid = t.oid and l.relkind = 'r'
-    where case l.relreplident when 'f' then exists (
-        select from pg_attribute a, pg_publication p
-        where a.attrelid = l.oid and p.pubname = {{name}} and {row_identity.GENERATED}
-        and not (a.attgenerated = 's' and to_jsonb(p) ->> 'pubgencols' = 's'))
-    else not exists (
+    where l.relreplident <> 'f' and not exists (
         select from pg_index i where i.indrelid = l.oid and i.indimmediate and i.indisvalid
-        and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end)
-    end)
-or c.oid in (select m.oid from ({{missing}}) m)
-"""  # noqa: S608
+        and case l.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end))
+or c.oid in (select m.oid from ({missing}) m)
+"""
 
 
-_WHY = (
-    "replica identity is missing, lacks a column of its row condition, or contains a generated "
-    "column"
-)
 GONE_OR_LOCKED = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.UndefinedTable,
@@ -97,7 +87,8 @@ def take_out(
             yield CheckResult(
                 "publication",
                 CheckSeverity.WARNING,
-                f"PostgreSQL rejects updates of {found} for publication {name}: its {_WHY}",
+                f"PostgreSQL rejects updates of {found} for publication {name}: its "
+                "replica identity is missing, or lacks a column of its row condition",
                 f"As the owner of the publication, run `{publication.removal(name, found)}`.",
             )
             continue
@@ -105,7 +96,7 @@ def take_out(
             "publication",
             CheckSeverity.WARNING,
             f"{found} was taken out of publication {name}, for which PostgreSQL rejected updates "
-            f"of it: its {_WHY}",
+            "of it: its replica identity is missing, or lacks a column of its row condition",
             f"Run `mirrorlake repair {found}` when it has one again."
             if found in taken
             else f"It is not selected. If you select it again, run `mirrorlake repair {found}`.",

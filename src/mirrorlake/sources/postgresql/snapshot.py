@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pyarrow.csv
-from psycopg import sql
+from psycopg import conninfo, sql
 from psycopg.pq import TransactionStatus
 
 from mirrorlake.errors import (
@@ -64,13 +66,14 @@ class PostgresSnapshot:
     """A `Snapshot` at the consistent point of a slot.
 
     `keeper` is the replication connection whose next command would end the exported snapshot; a
-    temporary slot ends with it. The connection that has entered it meanwhile keeps it.
+    temporary slot ends with it. The connection that has entered it meanwhile keeps it. None where
+    another process has that connection.
     """
 
     def __init__(
         self,
         settings: PostgresSettings,
-        keeper: Connection,
+        keeper: Connection | None,
         point: Lsn,
         name: str,
         noted: NotedIn,
@@ -84,6 +87,10 @@ class PostgresSnapshot:
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._idle.put(self._enter())
+
+    @property
+    def shared(self) -> str:
+        return self._name
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         connection = self._borrow()
@@ -182,6 +189,7 @@ class PostgresSnapshot:
 
     def followed(self, publications: Sequence[str], decoder: Decoder) -> PostgresStream:
         """The changes beyond the point, by its slot. Nothing can enter the snapshot any more."""
+        assert self._keeper is not None
         return PostgresStream(
             self._keeper,
             self._slot,
@@ -199,7 +207,8 @@ class PostgresSnapshot:
                 self._idle.get_nowait().close()
             except Empty:
                 break
-        self._keeper.close()
+        if self._keeper is not None:
+            self._keeper.close()
 
     def _known(self, table: SourceTable) -> Known | None:
         """By what the stream knows the table; before there is a stream, what was recorded."""
@@ -245,6 +254,32 @@ class PostgresSnapshot:
                 f"the snapshot of the load is gone: {_first_line(error)}",
                 hint="The load is restarted.",
             ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPostgresSnapshot:
+    """A `SharedSnapshot`; it pickles. name: `Snapshot.shared`."""
+
+    settings: PostgresSettings = field(repr=False)
+    point: Lsn
+    name: str
+
+    @property
+    def server(self) -> str:
+        given = conninfo.conninfo_to_dict(self.settings.url)
+        host, port = given.get("host") or given.get("hostaddr") or "localhost", given.get("port")
+        return f"PostgreSQL at {host}:{port or 5432}"
+
+    def part(self, table: SourceTable, bounds: Any) -> SnapshotPart:
+        heap = heaps.Heap(**bounds["heap"])
+        return SnapshotPart(table, heaps.HeapRange(heap, bounds["start"], bounds["stop"]))
+
+    def reach(self) -> None:
+        connect(self.settings.url).close()
+
+    def open(self, noted: NotedIn) -> PostgresSnapshot:
+        opened = OpenConnections()
+        return PostgresSnapshot(self.settings, None, self.point, self.name, noted, "", opened)
 
 
 def at_slot(

@@ -57,7 +57,7 @@ def tables(
             and table.in_source in updates.tables
             and not facts.identity.identifies
         ):
-            yield _blocked(table, settings.publication)
+            yield _blocked(table.table, settings.publication)
         yield from _table(table, facts)
         yield from _access(connection, table, facts)
     yield from _conditions(connection, settings, selected)
@@ -165,15 +165,14 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
         yield CheckResult("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
 
 
-def _blocked(table: SourceTable, name: str) -> CheckResult:
+def _blocked(table: TableId, name: str) -> CheckResult:
     return CheckResult(
         "replica identity",
         _ERROR,
-        f"publication {name} publishes updates of the table, and PostgreSQL rejects every update "
-        f"of it: {table.append_only or 'it has no replica identity'}",
-        f'Run `alter publication "{name}" drop table {_sql(table.table)}`, or add a primary key '
-        "that is its replica identity.",
-        table.table,
+        f"publication {name} publishes updates of the table, which has no replica identity: "
+        "PostgreSQL rejects every update of it",
+        f'Run `alter publication "{name}" drop table {_sql(table)}`, or add a primary key.',
+        table,
     )
 
 
@@ -216,16 +215,10 @@ def _conditions(
 def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
     if weak := catalog.identity.weak_partition:
         return f"Run `alter table {_sql(weak)} replica identity default`."
-    identity = catalog.identity
-    if (identity.identity in {"n", "i"} or identity.generated) and identity.primary:
+    if catalog.identity.identity in {"n", "i"} and catalog.identity.primary:
         return f"Run `alter table {_sql(name)} replica identity default`."
     if catalog.kind == "p":
         return f"Run `alter table {_sql(name)} add primary key (...)`."
-    if identity.generated:
-        return (
-            f"Run `alter table {_sql(name)} add primary key (...), replica identity default`, or "
-            "compute the column in a view."
-        )
     return (
         f"Run `alter table {_sql(name)} add primary key (...)`, `alter table {_sql(name)} replica "
         "identity using index ...` with a unique index on NOT NULL columns, or `alter table "

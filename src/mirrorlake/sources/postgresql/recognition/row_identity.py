@@ -32,13 +32,6 @@ _INDEX_COLUMNS = """
 _PRIMARY = _INDEX_COLUMNS.format(which="i.indisprimary")
 _IDENTITY_INDEX = _INDEX_COLUMNS.format(which="i.indisreplident")
 
-GENERATED = """
-       a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''
-       and current_setting('server_version_num')::int >= 180000
-"""
-"""Which columns `a` PostgreSQL 18 does not publish by default, or never (virtual ones). Under
-identity FULL it rejects updates and deletions of a table that has one. Earlier servers do not."""
-
 # Any other index that identifies rows, for tables of which whole rows are logged: the one with the
 # fewest columns, none of which can be NULL.
 _IDENTITIES = f"""
@@ -49,9 +42,7 @@ select c.oid::bigint, c.relkind::text, c.relreplident::text, {_PRIMARY}, {_IDENT
        exists (select from pg_index i
                where i.indrelid = c.oid and i.indisprimary and not i.indimmediate),
        array(select i.indexrelid::bigint from pg_index i
-             where i.indrelid = c.oid and (i.indisprimary or i.indexrelid = u.indexrelid)),
-       (select min(a.attname::text) from pg_attribute a
-        where c.relreplident = 'f' and a.attrelid = c.oid and {GENERATED})
+             where i.indrelid = c.oid and (i.indisprimary or i.indexrelid = u.indexrelid))
 from pg_catalog.pg_class c
 left join lateral (
     select i.indexrelid, i.indkey, i.indnkeyatts
@@ -69,10 +60,7 @@ where c.oid = any(%s::oid[])
 
 # What the log contains of an old row depends on the partition that the row was in.
 _PARTITIONS = f"""
-select root::bigint, n.nspname, c.relname,
-       case when c.relreplident = 'f' and exists (
-           select from pg_attribute a where a.attrelid = c.oid and {GENERATED})
-       then 'n' else c.relreplident::text end, {_PRIMARY}, {_IDENTITY_INDEX}
+select root::bigint, n.nspname, c.relname, c.relreplident::text, {_PRIMARY}, {_IDENTITY_INDEX}
 from unnest(%s::oid[]) root, lateral {leaves("root", "l.oid")} leaf(oid), pg_class c, pg_namespace n
 where c.oid = leaf.oid and c.oid <> root and n.oid = c.relnamespace
 order by n.nspname, c.relname
@@ -91,8 +79,7 @@ class RowIdentity:
     """Of one table. identity: relreplident, as d default, i index, f full, n nothing; unique: the
     columns of another index that identifies its rows; deferrable: it has a primary key that is
     checked late; indexes: those of the primary key and of `unique`, by oid; partitions: the leaves
-    with the columns by which they identify their rows, None for all columns; generated: one of its
-    columns, for which its updates are rejected."""
+    with the columns by which they identify their rows, None for all columns."""
 
     identity: str
     is_partitioned: bool = False
@@ -102,13 +89,12 @@ class RowIdentity:
     deferrable: bool = False
     indexes: tuple[int, ...] = ()
     partitions: Mapping[TableId, frozenset[str] | None] = field(default_factory=dict)
-    generated: str | None = None
 
     @property
     def identifies(self) -> bool:
         """Whether the log identifies its old rows: otherwise it cannot be updated while it is
         published with updates."""
-        logged = {"f": not self.generated, "d": bool(self.primary), "i": bool(self.index)}
+        logged = {"f": True, "d": bool(self.primary), "i": bool(self.index)}
         return logged.get(self.identity, False)
 
     @property
@@ -137,18 +123,12 @@ class RowIdentity:
             # Each partition has an identity of its own, and one that is made later has none.
             return (), "it is partitioned and has no primary key"
         if self.identity == "f":
-            return self._key_of_full(selected)
+            keys = [key for key in (self.primary, self.unique) if key and {*key} <= {*selected}]
+            return keys[0] if keys else (), "" if selected else "it has no columns"
         key = {"d": self.primary, "i": self.index}.get(self.identity, ())
         if not key and self.identity == "d" and self.deferrable:
             return (), "its primary key is deferrable, so rows may temporarily share a key"
         return key, "" if key else NO_KEY[self.identity]
-
-    def _key_of_full(self, selected: Collection[str]) -> tuple[tuple[str, ...], str]:
-        if self.generated:
-            what = f"its replica identity is FULL and contains generated column {self.generated}"
-            return (), f"{what}, for which PostgreSQL rejects updates of published tables"
-        keys = [key for key in (self.primary, self.unique) if key and {*key} <= {*selected}]
-        return keys[0] if keys else (), "" if selected else "it has no columns"
 
 
 def read(connection: Connection, tables: Sequence[int]) -> dict[int, RowIdentity]:
@@ -167,9 +147,8 @@ def read(connection: Connection, tables: Sequence[int]) -> dict[int, RowIdentity
             deferrable,
             tuple(sorted(indexes)),
             partitions[oid],
-            generated,
         )
-        for oid, kind, identity, primary, index, unique, deferrable, indexes, generated in found
+        for oid, kind, identity, primary, index, unique, deferrable, indexes in found
     }
 
 
