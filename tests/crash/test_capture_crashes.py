@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
@@ -102,6 +103,34 @@ def test_a_stream_that_is_killed_goes_on_where_it_was(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint.CHANGES_STAGED, CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.ACKNOWLEDGED],
+)
+def test_a_transaction_that_is_streamed_survives_a_crash(
+    project: Project, point: CrashPoint
+) -> None:
+    """It is streamed to the process that is killed, and again to the next."""
+    name = project.database.name
+    at_once = "debug_logical_replication_streaming"
+    project.database.execute(f"alter database {name} set {at_once} = 'immediate'")
+    project.write(streaming=True, roll_bytes=2_000)
+    project.run("capture", "--once")
+    with psycopg.connect(project.database.url) as long:
+        long.execute("insert into b.notes select g, 'long' from generate_series(500, 900) g")
+        long.execute("savepoint one")
+        long.execute("insert into b.notes select g, 'gone' from generate_series(1000, 1500) g")
+        project.database.execute(CHANGES.replace("truncate b.notes", "delete from b.notes"))
+        project.killed_at(point, "capture", "--once")
+        long.execute("rollback to one")
+        long.execute("insert into b.notes values (1000, 'long')")
+        project.run("capture", "--once")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.full
 def test_finished_tables_are_not_loaded_again(project: Project) -> None:
     project.killed_at(CrashPoint.LOAD_PUBLISHED, "capture", "--once", passage=2)
     loaded = {p for p in project.root.rglob("*.parquet") if p.name.startswith("0")}
@@ -113,8 +142,6 @@ def test_finished_tables_are_not_loaded_again(project: Project) -> None:
 @pytest.mark.full
 def test_a_transaction_that_commits_at_the_consistent_point_is_not_lost(project: Project) -> None:
     """Transactions that are open while the slot is made end after its snapshot."""
-    import psycopg
-
     with psycopg.connect(project.database.url) as one, psycopg.connect(project.database.url) as two:
         one.execute("insert into b.notes values (71, 'open before the slot')")
         capture = project.start("capture", "--once")

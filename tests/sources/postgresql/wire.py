@@ -86,6 +86,28 @@ def message(content: bytes = b"hello") -> bytes:
     return head + struct.pack("!I", len(content)) + content
 
 
+def stream_start(xid: int, *, is_first: bool = False) -> bytes:
+    return struct.pack("!cIB", b"S", xid, is_first)
+
+
+def stream_stop() -> bytes:
+    return b"E"
+
+
+def stream_commit(xid: int, lsn: int, end: int, time: int = 0) -> bytes:
+    return struct.pack("!cIBQQq", b"c", xid, 0, lsn, end, time)
+
+
+def stream_abort(xid: int, sub: int, *more: int) -> bytes:
+    """more: where and when, in version 4 of the protocol."""
+    return struct.pack(f"!cII{len(more)}Q", b"A", xid, sub, *more)
+
+
+def in_block(xid: int, message: bytes) -> bytes:
+    """A message of a transaction in progress."""
+    return message[:1] + struct.pack("!I", xid) + message[1:]
+
+
 def _before(key: Values | None, old: Values | None) -> bytes:
     if key is not None:
         return b"K" + _tuple(key)

@@ -29,6 +29,7 @@ class PostgresSection(SourceSection):
     slot: str | None = Field(default=None, pattern=_SLOT)
     publication: str | None = Field(default=None, min_length=1, max_length=56)
     failover: bool = True
+    streaming: bool = False
     extremes: ExtremesSection = Field(default_factory=ExtremesSection)
     load_workers: PositiveInt = 2
 
@@ -40,6 +41,7 @@ class PostgresSection(SourceSection):
             slot=self.slot or own,
             publication=self.publication or own,
             failover=self.failover,
+            streaming=self.streaming,
             extremes=Extremes(self.extremes.dates, self.extremes.numbers),
             load_workers=self.load_workers,
         )

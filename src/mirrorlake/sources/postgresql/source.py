@@ -230,6 +230,7 @@ class PostgresSource:
                     self._settings.chunk_bytes,
                     since,
                     metadata=metadata,
+                    streaming=self._settings.streaming,
                 )
             except BaseException as error:
                 replication.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from psycopg import sql
+import structlog
+from psycopg import pq, sql
 
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import LogPoint, Lsn
@@ -16,6 +17,13 @@ from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
 from mirrorlake.sources.postgresql.decoder import Decoder
+from mirrorlake.sources.postgresql.replication import in_progress
+from mirrorlake.sources.postgresql.replication.in_progress import InProgress
+from mirrorlake.sources.postgresql.replication.spool import Message
+
+log = structlog.get_logger()
+
+STREAMING_OFF = "streaming_off"
 
 _KEEPALIVE = ord("k")
 _HEADER = 25  # type, start, end, time of a message of data
@@ -28,6 +36,11 @@ and not so long that decoding it would keep a publication waiting."""
 LINGER_SECONDS = 0.03
 """How long the server may pause within what is gathered: transactions that follow each other
 closely are decoded together, and a single one is not kept waiting much."""
+
+_MEMORY_BYTES = 16 << 20
+"""Messages of transactions in progress that are kept in memory; more of them are in files."""
+
+_INTERNAL_ERROR = b"XX000"
 
 
 class PostgresStream:
@@ -44,7 +57,9 @@ class PostgresStream:
         since: LogPoint,
         *,
         metadata: bool,
+        streaming: bool = False,
     ) -> None:
+        """streaming: of transactions in progress, if the server knows it."""
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
         self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
@@ -53,18 +68,36 @@ class PostgresStream:
         self._sent = Lsn(0)  # the position that the server last reported
         self._idle = Lsn(0)  # the last such place that we passed on
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
+        self._slot, self._publications = slot, sql.Literal(names)
+        self._passed = since  # behind the last transaction that was handed on
+        self._has_ended = False
+        self._in_progress: InProgress | None = None
+        self._replayed: Iterator[Message] | None = None  # of a transaction that was streamed
+        version = replication.info.server_version
+        option = in_progress.streaming_option(version) if streaming else None
+        if option is not None:
+            self._in_progress = InProgress(_MEMORY_BYTES)
+        self._start(since, in_progress.protocol_version(version) if option else 1, option)
+
+    def _start(self, since: LogPoint, version: int, streaming: str | None) -> None:
+        options = [
+            sql.SQL("proto_version {}").format(sql.Literal(str(version))),
+            sql.SQL("publication_names {}").format(self._publications),
+        ]
+        if streaming is not None:
+            options.append(sql.SQL("streaming {}").format(sql.Literal(streaming)))
         simple_query(
-            replication,
-            sql.SQL(
-                "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {})"
-            )
-            .format(sql.Identifier(slot), sql.SQL(str(since)), sql.Literal(names))
-            .as_string(replication),
+            self._connection,
+            sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})")
+            .format(sql.Identifier(self._slot), sql.SQL(str(since)), sql.SQL(", ").join(options))
+            .as_string(self._connection),
         )
 
     def read(self, wait: float) -> Chunk | None:
         with translated():
             messages, caught_up = self._gathered(time.monotonic() + wait)
+            if self._replayed is not None:  # the server is not waited for, but heard
+                self._wait(0)
             self._answer_when_due()
         # Messages come in order: all up to the position that the server last reported are read.
         chunk = self._decoder.decode(messages, self._lsns)
@@ -72,6 +105,7 @@ class PostgresStream:
             self._idle = self._sent
             self._decoder.passed(self._sent)
             chunk = replace(chunk, idle=self._sent)
+        self._passed = chunk.reached()[-1] if chunk.reached() else self._passed
         return chunk if messages or chunk.idle else None
 
     def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
@@ -84,10 +118,19 @@ class PostgresStream:
         if self._lsns is not None:
             self._lsns = []
         while size < self._limit:
+            if self._replayed is not None:
+                size += self._replay(messages, self._limit - size)
+                continue
+            if self._has_ended:
+                if messages:
+                    break
+                self._go_on_without_streaming()
             count, data = self._pgconn.get_copy_data(1)
             if count > 0:
                 if caught_up := data[0] == _KEEPALIVE:
                     self._keepalive(data)
+                    continue
+                if self._in_progress is not None and self._is_streamed(data):
                     continue
                 if not messages:
                     deadline = min(deadline, time.monotonic() + GATHER_SECONDS)
@@ -96,15 +139,43 @@ class PostgresStream:
                 if self._lsns is not None:
                     self._lsns.append(int.from_bytes(data[1:9], "big"))
                 size += count - _HEADER
-            elif count == 0:
-                left = deadline - time.monotonic()
-                if caught_up or left <= 0:
-                    break
-                if not self._wait(min(left, LINGER_SECONDS) if messages else left) and messages:
-                    break
-            else:
-                self._ended()
+            elif count < 0:
+                self._has_ended = True
+            elif caught_up or not self._more_comes(deadline, bool(messages)):
+                break
         return messages, caught_up
+
+    def _more_comes(self, deadline: float, has_messages: bool) -> bool:
+        """Wait for the server, or until the deadline. Returns whether to look again."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        return self._wait(min(left, LINGER_SECONDS) if has_messages else left) or not has_messages
+
+    def _is_streamed(self, data: bytes | memoryview) -> bool:
+        """Take a message of a transaction in progress, if it is one."""
+        streamed = self._in_progress
+        assert streamed is not None
+        if not streamed.in_block and data[_HEADER] not in in_progress.KINDS:
+            return False
+        lsn = int.from_bytes(data[1:9], "big")
+        self._replayed = streamed.take(lsn, bytes(data[_HEADER:]))
+        return True
+
+    def _replay(self, messages: list[bytes], room: int) -> int:
+        """Add messages of the transaction that was streamed, up to so many bytes. Returns their
+        bytes."""
+        assert self._replayed is not None
+        size = 0
+        for lsn, message in self._replayed:
+            messages.append(message)
+            if self._lsns is not None:
+                self._lsns.append(lsn)
+            size += len(message)
+            if size >= room:
+                return size
+        self._replayed = None
+        return size
 
     def acknowledge(self, point: LogPoint) -> None:
         assert isinstance(point, Lsn)
@@ -114,6 +185,9 @@ class PostgresStream:
 
     def close(self) -> None:
         self._connection.close()
+        self._replayed = None  # and with it its file
+        if self._in_progress is not None:
+            self._in_progress.close()
 
     def _wait(self, seconds: float) -> bool:
         """Wait for the server, or until it is time to answer it. Returns whether it sent more."""
@@ -144,10 +218,25 @@ class PostgresStream:
         self._pgconn.flush()
         self._answered = time.monotonic()
 
-    def _ended(self) -> None:
+    def _go_on_without_streaming(self) -> None:
+        """The server has ended the stream. If it failed where it streamed a transaction, it starts
+        again without; otherwise SourceUnavailable.
+
+        PostgreSQL cannot decode a transaction in progress that altered a table, rolled that back to
+        a savepoint and altered it again ("could not map filenumber"); as a whole it can.
+        """
         result = self._pgconn.get_result()
-        reason = result.error_message.decode(errors="replace") if result else ""
-        raise SourceUnavailable(
-            f"PostgreSQL ended the replication stream: {reason.strip() or 'no reason given'}",
-            hint="Capture reconnects.",
-        )
+        reason = result.error_message.decode(errors="replace").strip() if result else ""
+        state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
+        is_between = not self._decoder.in_transaction
+        if not (self._in_progress and state == _INTERNAL_ERROR and is_between):
+            raise SourceUnavailable(
+                f"PostgreSQL ended the replication stream: {reason or 'no reason given'}",
+                hint="Capture reconnects.",
+            )
+        while self._pgconn.get_result() is not None:
+            pass
+        self._in_progress.close()
+        self._in_progress, self._has_ended = None, False
+        log.warning(STREAMING_OFF, slot=self._slot, reason=reason, until="the next connection")
+        self._start(self._passed, 1, None)
