@@ -7,12 +7,18 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import pytest
 
 from mirrorlake.apply.events import file_reader
 from mirrorlake.apply.events import journal as journals
+from mirrorlake.apply.events.file_reader import FileReader
+from mirrorlake.apply.events.listing import FoundFile
+from mirrorlake.apply.events.table import EventTable
 from mirrorlake.errors import EventRecordsUnreadable
 from mirrorlake.events.decode import json_events
 from tests.apply.events.bucket import Bucket, event
@@ -235,7 +241,7 @@ def test_tables_in_one_file_have_the_columns_of_their_own_events(tmp_path: Path)
 def test_a_file_that_does_not_fit_in_memory_is_read_twice_and_applied_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_append: bool, is_cut: bool
 ) -> None:
-    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 20_000)
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 10_000)
     monkeypatch.setattr(json_events, "_MOST_TOGETHER", 50)
     bucket = Bucket(tmp_path, is_append=is_append)
     rows = [event(n, {"id": n % 300, "v": n}, uuid=f"u{n}") for n in range(1, 400)]
@@ -273,16 +279,59 @@ def test_files_that_do_not_fit_in_memory_together_are_applied_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, commits: int
 ) -> None:
     monkeypatch.setattr(file_reader, "MOST_OF_FILES", most)
-    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 20_000)
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 10_000)
     bucket = Bucket(tmp_path)
-    for number, count in enumerate([1, 1, 100, 1]):
+    for number, events in enumerate([1, 1, 100, 1]):
         (bucket.folder / f"{number}.avro").write_bytes(
-            avro([golden(100 * number + one) for one in range(count)])
+            avro([golden(100 * number + one) for one in range(events)])
         )
     assert bucket.cycle() == 4
     assert len(bucket.rows("ea_main/my_table")) == 103
     assert bucket.log("ea_main/my_table").snapshot().version + 1 == commits
     assert bucket.cycle(anew=True) == 0
+
+
+def test_files_are_read_two_at_once_but_not_while_a_table_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What files are read with, the types of a table, may change then.
+    monkeypatch.setattr(file_reader, "MOST_OF_FILES", 1)
+    together, both = Barrier(2, timeout=30), list[int]()
+    reading = list[str]()
+    read, apply = FileReader._first, EventTable.apply
+
+    def noted(self: FileReader, file: FoundFile, of_table: Any) -> Any:
+        reading.append(file.path)
+        try:
+            if len(both) < 2:
+                both.append(together.wait())
+            return read(self, file, of_table)
+        finally:
+            reading.remove(file.path)
+
+    def alone(self: EventTable, events: Any) -> Any:
+        assert not reading
+        return apply(self, events)
+
+    monkeypatch.setattr(FileReader, "_first", noted)
+    monkeypatch.setattr(EventTable, "apply", alone)
+    bucket = Bucket(tmp_path)
+    for number in range(5):
+        (bucket.folder / f"{number}.avro").write_bytes(avro([golden(number)]))
+    assert bucket.cycle() == 5
+    assert sorted(both) == [0, 1]
+    assert bucket.log("ea_main/my_table").snapshot().version + 1 == 5
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_reading_ends_when_asked_also_in_the_file_ahead(tmp_path: Path, after: int) -> None:
+    bucket = Bucket(tmp_path)
+    for number in range(6):
+        (bucket.folder / f"{number}.avro").write_bytes(avro([golden(number)]))
+    asked = count()
+    assert bucket.consumer(ended=lambda: next(asked) >= after).cycle() == 0
+    assert not (bucket.root / "Tables").exists()
+    assert bucket.cycle(anew=True) == 6
 
 
 def test_files_elsewhere_than_in_minute_folders_are_found(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ nothing of it is applied; therefore a file that does not fit in memory is read t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Lock
 from typing import BinaryIO, Self
 
 from mirrorlake.apply.events.listing import FoundFile
@@ -31,8 +34,10 @@ Types = Mapping[str, UnifiedType]
 
 MOST_TOGETHER = 64 << 20
 """Maximum bytes of the events of one file that are in memory at once."""
-MOST_OF_FILES = 160 << 20
+MOST_OF_FILES = 384 << 20
 """The same of several files, if they contain their types."""
+READERS = 2
+"""How many files are read at once, if none of them is large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +102,31 @@ class FileReader:
     def _groups(self, files: Sequence[FoundFile]) -> Iterator[tuple[int, list[_Read]]]:
         """Consecutive files, with the number of the first. Files that do not contain their types
         are in one group, because they are read with the types of all of them."""
-        of_table = cache(self._of_table)
+        of_table = _one_by_one(cache(self._of_table))
         found, first, size = list[_Read](), 0, 0
-        for number, file in enumerate(files):
-            read = self._first(file, of_table)
+        for number, (read, finish) in enumerate(self._read_ahead(files, of_table)):
             size += read.events.size
             if found and size > MOST_OF_FILES and all(one.has_types for one in found):
+                finish()
                 yield first, found
                 found, first, size = [], number, read.events.size
             found.append(read)
         yield first, self._agreed(files[first:], found, of_table)
+
+    def _read_ahead(
+        self, files: Sequence[FoundFile], of_table: Callable[[TableId], Types]
+    ) -> Iterator[tuple[_Read, Callable[[], object]]]:
+        """Each file, in order, while the next one is read; and a function that waits for that, to
+        be called before anything changes that files are read with."""
+        readers = 1 if any(file.size > MOST_TOGETHER for file in files) else READERS
+        with ThreadPoolExecutor(readers, thread_name_prefix="events") as pool:
+            ahead = deque[Future[_Read]]()
+            for file in files:
+                ahead.append(pool.submit(self._first, file, of_table))
+                if len(ahead) == readers:
+                    yield ahead.popleft().result(), lambda: wait(ahead)
+            while ahead:
+                yield ahead.popleft().result(), lambda: wait(ahead)
 
     def _agreed(
         self,
@@ -201,6 +221,17 @@ class FileReader:
 
     def _object(self, file: FoundFile) -> str:
         return file.path.removeprefix(self._settings.path).strip("/").partition("/")[0]
+
+
+def _one_by_one(function: Callable[[TableId], Types]) -> Callable[[TableId], Types]:
+    """A function that several threads may call."""
+    lock = Lock()
+
+    def locked(table: TableId) -> Types:
+        with lock:
+            return function(table)
+
+    return locked
 
 
 def _dead(file: FoundFile, reason: str) -> FileEvents:

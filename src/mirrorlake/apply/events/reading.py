@@ -13,16 +13,27 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.settings import EventInput, event_name
 from mirrorlake.events.checks import check, key_names
 from mirrorlake.events.decode.batch import EventBatch
-from mirrorlake.events.envelope import EventSource
+from mirrorlake.events.envelope import (
+    READ_TIMESTAMP,
+    SORT_KEYS,
+    SOURCE_TIMESTAMP,
+    UUID,
+    EventSource,
+)
 from mirrorlake.events.metadata import OBJECT_PARTS
 from mirrorlake.events.reading import read_events
 from mirrorlake.events.types import EventColumn, UnifiedType
+from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
+from mirrorlake.mirror.event_order.rules import POSITION_FIELDS
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.table import TableId
 
 WHOLE_FILE = -1
 """The row of a dead letter for a whole file."""
+
+_APPLIED = [UUID, READ_TIMESTAMP, SOURCE_TIMESTAMP, SORT_KEYS, *POSITION_FIELDS, *TRANSACTION]
+"""The other columns of HEAD take more memory, and are checked while events are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class TableEvents:
 
     name: of the table in the source.
     keys: the distinct sets of key columns of the events.
-    head: HEAD of `events.decode.batch`.
+    head: the columns of HEAD of `events.decode.batch` that are needed to apply events.
     columns: the types of `payload`, by name.
     row: int64, n, the numbers of the events in the file.
     backfill, deletion: bool, n.
@@ -191,7 +202,7 @@ def _sort(
                     name,
                     checked.source,
                     key_names(some, configured),
-                    found,
+                    found.select(_APPLIED),
                     {
                         column.name: column.type
                         for column in batch.columns

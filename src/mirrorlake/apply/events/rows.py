@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.content import content_of
+from mirrorlake.apply.events.remembered.keyed_files import THREADS
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.events.change_types import ChangeType
 from mirrorlake.events.checks import missing_key
@@ -57,10 +59,13 @@ class AppliedRows:
     @classmethod
     def together(cls, parts: Sequence[AppliedRows]) -> AppliedRows:
         """Several parts combined."""
+        tables = zip(*((one.values, one.order, one.head) for one in parts), strict=True)
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="rows") as pool:
+            values, order, head = pool.map(_combined, tables)
         return cls(
-            pa.concat_tables([one.values for one in parts]).combine_chunks(),
-            pa.concat_tables([one.order for one in parts]).combine_chunks(),
-            pa.concat_tables([one.head for one in parts]).combine_chunks(),
+            values,
+            order,
+            head,
             np.concatenate([one.deletion for one in parts]),
             np.concatenate([one.backfill for one in parts]),
             pa.concat_arrays([one.change_type for one in parts]),
@@ -91,6 +96,10 @@ class AppliedRows:
     def latest(self) -> int:
         """The latest time of an event, milliseconds; 0 without events."""
         return int(pc.max(self.order.column("source_ms")).as_py() or 0)
+
+
+def _combined(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def checked_rows(part: TableEvents, state: EventTableState) -> tuple[AppliedRows, list[DeadLetter]]:

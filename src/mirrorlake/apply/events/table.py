@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.remembered.content import identities
-from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles, KeyedFiles
+from mirrorlake.apply.events.remembered.keyed_files import THREADS, DamagedFiles, KeyedFiles
 from mirrorlake.apply.events.remembered.merging import IDENTITY
 from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
 from mirrorlake.apply.events.remembered.truncating import truncated
@@ -72,7 +74,6 @@ from mirrorlake.storage.urls import is_url
 APPLICATION = "mirrorlake-events"
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
-THREADS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,11 +385,7 @@ class EventTable:
             found = merging.Merged(
                 keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
             )
-        state = replace(
-            state,
-            keys=found.keys.files,
-            changes=found.changes.files if found.changes else (),
-        )
+        state = replace(state, changes=found.changes.files if found.changes else ())
         return self._write(loaded, state, found, letters)
 
     def _truncate(
@@ -404,8 +401,7 @@ class EventTable:
         done = EventTableReport(loaded.snapshot.version)
         guard = self._settings.guard // timedelta(milliseconds=1)
         for found in truncated(loaded.state.rule, guard, keys, changes, truncations):
-            state = replace(loaded.state, keys=found.keys.files)
-            part = self._write(loaded, state, found, ())
+            part = self._write(loaded, loaded.state, found, ())
             if part is None:
                 return None
             done, loaded = done.then(part), self._load()
@@ -460,13 +456,10 @@ class EventTable:
     def _rows(
         self, state: EventTableState, events: Sequence[TableEvents]
     ) -> tuple[AppliedRows, list[DeadLetter]]:
-        found: list[AppliedRows] = []
-        letters: list[DeadLetter] = []
-        for part in events:
-            rows, own = checked_rows(part, state)
-            found.append(rows)
-            letters += own
-        return AppliedRows.together(found), letters
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="rows") as pool:
+            found = list(pool.map(checked_rows, events, repeat(state)))
+        letters = [letter for _rows, own in found for letter in own]
+        return AppliedRows.together([rows for rows, _own in found]), letters
 
     def _append(
         self,
@@ -521,9 +514,12 @@ class EventTable:
                     schema.schema.names
                 )
                 net = merging.net_changes(found, rows, names)
-                done = rewrite(
-                    workspace.folder, loaded.files, schema, net, THREADS, (), workspace.fetch
-                )
+                with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
+                    keys = pool.submit(found.remembered)
+                    done = rewrite(
+                        workspace.folder, loaded.files, schema, net, THREADS, (), workspace.fetch
+                    )
+                state = replace(state, keys=keys.result().files)
                 actions, parked = done.actions, found.parked
                 counts = Counts(done.inserted, done.updated, done.deleted)
             workspace.upload(actions)

@@ -18,6 +18,9 @@ from mirrorlake.mirror.event_order.numbers import ParsedNumbers, hexadecimal, wh
 from mirrorlake.model.arrow import contiguous
 
 SECTIONS = 4
+POSITION_FIELDS = ("log_file", "log_position", "scn", "rs_id", "ssn", "lsn")
+"""The metadata that positions are read from, of all sources."""
+
 _HALF = np.uint64(32)
 
 

@@ -47,6 +47,7 @@ class KeyedRows:
 
 
 THREADS = 2
+"""How many threads read or write at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ about the row again (`mirror.event_order.resolution`), also the values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.columns import EventTableColumns
-from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
+from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles, KeyedRows
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.delta.workspace import TableWorkspace
+from mirrorlake.delta.write import flush
 from mirrorlake.mirror.event_order import ORDER, RULES, OrderRule, complete, deletions, resolve
 from mirrorlake.mirror.event_order.resolution import DECIDES, Resolution
 from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE, TRANSACTION
@@ -120,11 +121,12 @@ class MergeBatch:
 class Merged:
     """The effect of a batch.
 
-    keys, changes: the new state.
+    keys: the records of keys before `remembered`; changes: the new ones.
     gone: keys that have no row afterwards.
     upserts: records, with values, that become the rows of their keys.
     parked: number of deletions that wait for the preceding event (ST-230).
     is_whole: whether all other rows of the table are deleted.
+    records: returns the new records of the keys, which replace those in `stood`; None for none.
     """
 
     keys: KeyedFiles
@@ -133,6 +135,16 @@ class Merged:
     upserts: pa.Table
     parked: int = 0
     is_whole: bool = False
+    records: Callable[[], pa.Table] | None = None
+    stood: KeyedRows | None = None
+
+    def remembered(self) -> KeyedFiles:
+        """Write the new records of keys. Returns all of them. May run beside the writing of rows;
+        the files are durable when it returns."""
+        if self.records is None:
+            return self.keys
+        with flush.flush_in_background():
+            return self.keys.put(self.records(), self.stood).compacted()
 
 
 def merge(
@@ -181,14 +193,13 @@ def merge(
         pool.take(becomes),
         pa.concat_tables([rows.take(pa.array(found.upserts)), restored.cast(rows.schema)]),
     )
-    remembers = records_of(RULES[rule], found, pool, known.select(values), rows)
-    return Merged(
-        keys.put(remembers.cast(keys.arrow), stood).compacted(),
-        remembered,
-        found.deleted,
-        upserts,
-        parked,
-    )
+    order = RULES[rule]
+    kept = rows.schema.empty_table() if order.by_time else rows  # not held longer than needed
+
+    def remembers() -> pa.Table:
+        return records_of(order, found, pool, known.select(values), kept).cast(keys.arrow)
+
+    return Merged(keys, remembered, found.deleted, upserts, parked, records=remembers, stood=stood)
 
 
 def net_changes(merged: Merged, rows: pa.Table, key: Sequence[str]) -> NetChanges:
