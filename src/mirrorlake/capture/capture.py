@@ -101,7 +101,7 @@ class Capture:
         self._found: set[CheckResult] = set()  # by the watch, and logged
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
-        self._outages, self._is_watched = Outages(records, clock), False
+        self._outages = Outages(records, clock)
         self.loop: CaptureLoop | None = None
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, self._lost)
@@ -162,7 +162,6 @@ class Capture:
         """Land changes until `stop` is set. Waits for a source that goes away, also while it loads
         tables. Raises as `open` does, which need not be called before."""
         self._begin()
-        self._is_watched = True
         watched = self._clock.monotonic()
         pause = RETRY_SECONDS
         while not self._stop.is_set():
@@ -170,7 +169,6 @@ class Capture:
                 if self.loop is None:
                     self._reopen()
                 self.step(1.0)
-                self._outages.check()
                 self._outages.resumed()
                 if self._guard.finds_rejected():
                     self._check_source(self._source.discover())
@@ -265,12 +263,12 @@ class Capture:
     # -- the place in the log -------------------------------------------------------------------
 
     def _answered(self) -> Mapping[str, str]:
-        """The identity of the source, now that it answers."""
+        """The identity of the source, now that it answers. From here on it is looked at: on a
+        connection that stalls no answer may ever come."""
+        self._outages.watch(self._source.pulse())
         identity = self._source.identity()
         self._has_answered = True
         self._waiting(None)
-        if self._is_watched:
-            self._outages.watch(self._source.pulse())
         return identity
 
     def _made(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
@@ -521,6 +519,7 @@ class Capture:
         assert self.loop is not None
         self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
         self._backfills.step(self.loop, self._writers)
+        self._outages.check()
 
     def _finish(self) -> None:
         if self.loop is not None:

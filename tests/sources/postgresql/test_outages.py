@@ -33,7 +33,9 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql import source as source_module
 from mirrorlake.sources.postgresql.connect import OpenConnections, PostgresPulse
+from mirrorlake.sources.postgresql.replication import stream as stream_module
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -392,6 +394,56 @@ def test_a_stream_that_is_heard_is_not_asked_and_looked_at_when_it_may_be_silent
         assert 0.5 < pulse.check() <= connect._QUIET_SECONDS
         heard[0] -= 1.0
         assert pulse.check() <= connect._QUIET_SECONDS - 1.0
+
+
+@pytest.mark.parametrize("what", ["IDENTIFY_SYSTEM", "START_REPLICATION", "catch up"])
+def test_a_single_run_gives_up_a_connection_on_which_nothing_comes_any_more(
+    server: EmbeddedServer,
+    begin: Begin,
+    store: LocalStore,
+    proxy: StallingProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+) -> None:
+    """Before the stream has begun, as it begins, and while it is read."""
+    monkeypatch.setattr(outages, "GIVE_UP_SECONDS", 1.0)
+    monkeypatch.setattr(connect, "_ANSWER_SECONDS", 1)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+
+    def stalling(connection: psycopg.Connection, query: str) -> list[dict[str, str | None]]:
+        if query.startswith(what):
+            proxy.stall()
+        return connect.simple_query(connection, query)
+
+    monkeypatch.setattr(source_module, "simple_query", stalling)
+    monkeypatch.setattr(stream_module, "simple_query", stalling)
+    with closing(begin(url=proxy.url)) as capture, ThreadPoolExecutor(1) as pool:
+
+        def once() -> None:
+            capture.open()
+            if what == "catch up":
+                sql.execute("insert into apples values (1)")
+                current = capture._source.current()
+                monkeypatch.setattr(capture._source, "current", lambda: current)
+                proxy.stall()
+            capture.once()
+
+        with psycopg.connect(server.url, autocommit=True) as sql:
+            error = pool.submit(once).exception(PATIENCE)
+        proxy.go_on()
+    assert isinstance(error, SourceUnavailable)
+
+
+def test_a_server_that_takes_connections_and_never_answers_is_given_up(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connect._PATIENCE, "connect_timeout", "2")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        url = f"postgresql://nobody@{host}:{port}/none"
+        with closing(begin(url=url)) as capture, ThreadPoolExecutor(1) as pool:
+            assert isinstance(pool.submit(capture.run).exception(PATIENCE), SourceUnavailable)
 
 
 def test_a_server_that_never_answered_is_not_waited_for(

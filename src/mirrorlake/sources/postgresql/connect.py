@@ -192,7 +192,7 @@ def is_found(connection: Connection, query: str, value: str) -> bool:
     results = _results(connection, _STALLED_SECONDS)
     for result in results:
         if result.status not in _SUCCESS:
-            raise psycopg.errors.error_from_result(result)
+            raise _error_of(result)
     return any(result.ntuples for result in results)
 
 
@@ -208,6 +208,12 @@ def _results(connection: Connection, seconds: float) -> list[pq.abc.PGresult]:
     while (result := server.get_result()) is not None:
         results.append(result)
     return results
+
+
+def _error_of(result: pq.abc.PGresult) -> psycopg.Error:
+    """The error of the server, or of the connection, which has no code."""
+    found = psycopg.errors.error_from_result(result)
+    return found if found.sqlstate else psycopg.OperationalError(str(found))
 
 
 @contextmanager
@@ -234,7 +240,7 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
     with translated():
         result = connection.pgconn.exec_(query.encode())
         if result.status not in _SUCCESS:
-            raise psycopg.errors.error_from_result(result)
+            raise _error_of(result)
     names = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
     return [
         {name: _text(result.get_value(row, i)) for i, name in enumerate(names)}

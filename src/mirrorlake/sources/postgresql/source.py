@@ -121,7 +121,7 @@ class PostgresSource:
         self._loaded_names = dict(names)
 
     def identity(self) -> Mapping[str, str]:
-        with closing(connect_replication(self._settings.url)) as replication:
+        with closing(self._replication()) as replication:
             (row,) = simple_query(replication, "IDENTIFY_SYSTEM")
         with translated():
             state = publication.state_of(self._sql(), self._settings.publication)
@@ -174,7 +174,8 @@ class PostgresSource:
         if not former or now == former:
             return
         took_over = f"another server has taken over, with timeline {now} instead of {former}"
-        end = history.left_at(self._settings.url, former, now)
+        with closing(self._replication()) as replication:
+            end = history.left_at(replication, former, now)
         if end is None:
             raise SourceGap(
                 f"{took_over}, of whose history that is no part",
@@ -219,7 +220,7 @@ class PostgresSource:
                 self._recognition,
                 self._keeps,
             )
-            replication = connect_replication(self._settings.url)
+            replication = self._replication()
             try:
                 self._set_failover(replication)
                 stream = PostgresStream(
@@ -334,6 +335,9 @@ class PostgresSource:
             self._connection = self._opened.add(connect(self._settings.url))
             self._types = None
         return self._connection
+
+    def _replication(self) -> Connection:
+        return self._opened.add(connect_replication(self._settings.url))
 
     def _catalog(self) -> list[CatalogTable]:
         connection = self._sql()

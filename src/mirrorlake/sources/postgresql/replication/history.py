@@ -6,11 +6,10 @@ the new one.
 from __future__ import annotations
 
 import re
-from contextlib import closing
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.sources.postgresql.connect import Connection, connect_replication, simple_query
+from mirrorlake.sources.postgresql.connect import Connection, simple_query
 
 MOST_REACHED = 256 << 20
 """Bytes of WAL that are written at most to reach a position."""
@@ -19,10 +18,9 @@ _STEP = 1 << 20
 _LINE = re.compile(r"\s*(\d+)\s+([0-9A-Fa-f]+/[0-9A-Fa-f]+)")
 
 
-def left_at(url: str, former: str, now: str) -> Lsn | None:
+def left_at(replication: Connection, former: str, now: str) -> Lsn | None:
     """The position at which a former timeline was left; None if it is no ancestor of this one."""
-    with closing(connect_replication(url)) as replication:
-        (row,) = simple_query(replication, f"TIMELINE_HISTORY {int(now)}")
+    (row,) = simple_query(replication, f"TIMELINE_HISTORY {int(now)}")
     return ends(row["content"] or "").get(int(former))
 
 
