@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta import deletion_vectors
-from mirrorlake.delta.lookup import key_join
+from mirrorlake.delta.lookup import key_join, pages
 from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
@@ -133,6 +133,26 @@ def test_no_file_is_a_candidate_for_no_key(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(1, "a")], [])])
     assert candidates(table.files, table.schema, keys_of(PLAIN, [])) == []
+
+
+@pytest.mark.parametrize("way", Way)
+def test_columns_without_any_value_are_not_read(tmp_path: Path, way: Way) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    files = [[(1, None), (2, None)], [(3, "c"), (4, None)], [(None, None)], [(None, "d"), (5, "e")]]
+    with forced(way) as patch:
+        filled(table, PLAIN, [(rows, []) for rows in files])
+        if way in {Way.KEYS_PAGES, Way.INDEX_PAGES}:
+            read, columns = pages.read, list[list[str]]()
+            patch.setattr(pages, "read", lambda *a: columns.append(a[3]) or read(*a))
+        keys = keys_of(PLAIN, [(1, None), (3, None), (4, None), (None, None), (5, None)])
+        rows = rows_of(found(table, keys).rows)
+        if way in {Way.KEYS_PAGES, Way.INDEX_PAGES}:
+            both = ["id", "name"]
+            assert sorted(columns) == [["id"], ["id"], both, both]
+        assert rows_of(found(table, keys_of(PLAIN, [(2, None)])).rows) == [(2, None)]
+    assert counted(rows) == counted(
+        [(1, None), (3, "c"), (4, None), (None, None), (None, "d"), (5, "e")]
+    )
 
 
 def test_columns_that_were_added_later_are_null_in_older_files(tmp_path: Path) -> None:

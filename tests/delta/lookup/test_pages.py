@@ -110,6 +110,15 @@ def test_the_share_of_the_pages_that_rows_are_in_is_known(tmp_path: Path) -> Non
     assert where.share(np.arange(COUNT), "number") == 1
 
 
+def test_columns_without_a_value_are_known(tmp_path: Path) -> None:
+    rows = CONTENT.append_column("some", pa.array([None] * (COUNT - 1) + [1]))
+    rows = rows.append_column("no struct", pa.nulls(COUNT, pa.struct([("a", pa.int64())])))
+    for number, said in enumerate([{}, {"row_group_size": 150}, {"write_statistics": False}]):
+        where = pages.layout(written(tmp_path / str(number), rows, **said))
+        null = [name for name in where.columns if where.is_null(name)]
+        assert null == ([] if "write_statistics" in said else ["none"])
+
+
 def test_a_file_without_a_page_index_is_reported(tmp_path: Path) -> None:
     pq.write_table(CONTENT, tmp_path / "f")
     with pytest.raises(pages.NoPageIndex):

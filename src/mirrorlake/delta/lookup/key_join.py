@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mirrorlake.delta.duckdb_extension import quoted
 from mirrorlake.delta.lookup import page_checksums
@@ -88,6 +89,8 @@ def _join(
         connection.register("wanted", numbered_keys(keys))
         key = [schema.physical_of(name) for name in keys.column_names]
         source, present = file_rows(connection, paths, schema, None if whole else key)
+        if whole:
+            present -= _without_values(paths) - set(key)
         query = _join_query(schema, keys, present, source, whole=whole)
         return connection.execute(query, {"paths": paths}).to_arrow_table()
 
@@ -118,6 +121,23 @@ def file_rows(
     stored = _stored(paths, schema)
     connection.register("stored", stored)
     return "(select * from stored where list_contains($paths, __path))", set(stored.column_names)
+
+
+def _without_values(paths: Sequence[str]) -> set[str]:
+    """The columns that have no value in any of these files, by their statistics."""
+    found: list[set[str]] = []
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
+        valued = {chunk.path_in_schema for chunk in chunks if not _is_null(chunk)}
+        found.append({chunk.path_in_schema for chunk in chunks} - valued)
+    return set.intersection(*found) if found else set()
+
+
+def _is_null(chunk: pq.ColumnChunkMetaData) -> bool:
+    facts = chunk.statistics
+    return bool(facts and facts.has_null_count and facts.null_count == chunk.num_values)
 
 
 def _stored(paths: list[str], schema: TableSchema) -> pa.Table:

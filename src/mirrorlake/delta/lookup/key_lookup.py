@@ -269,7 +269,9 @@ class _Search:
         if layout is None:
             return None
         present = [n for n in self.schema.file_schema().names if n in layout.columns]
-        stored = pages.read(path, layout, own, present).take(pa.array(of))
+        # Columns without a value need not be read; one is, for the number of rows.
+        valued = [name for name in present if not layout.is_null(name)] or present[:1]
+        stored = pages.read(path, layout, own, valued).take(pa.array(of))
         return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
 
     def _layout(self, path: Path, rows: np.ndarray) -> pages.PageLayout | None:

@@ -33,6 +33,8 @@ bits, and the end."""
 
 _REPETITION, _CHILDREN = 3, 5
 """Field numbers of a schema element."""
+_VALUES, _STATISTICS, _NULL_COUNT = 5, 12, 3
+"""Field numbers of the metadata of a column chunk, and of its statistics."""
 _REPEATED = 2
 
 _DAMAGE = (
@@ -78,6 +80,7 @@ class _Chunk:
     rows: the first row of each page, counted in the group, and the number of rows of the group.
     at, size: offset and size of each page in bytes.
     dictionary: start and end offset of the dictionary page, if there is one.
+    is_null: whether it has no value, by its statistics.
     """
 
     facts: dict[int, Any]
@@ -85,6 +88,7 @@ class _Chunk:
     at: np.ndarray
     size: np.ndarray
     dictionary: tuple[int, int] | None
+    is_null: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,12 @@ class PageLayout:
     @property
     def rows(self) -> int:
         return int(self.starts[-1])
+
+    def is_null(self, column: str) -> bool:
+        """Whether a column has no value in any row, so that it need not be read."""
+        return all(
+            group[leaf.index].is_null for leaf in self.columns[column] for group in self.groups
+        )
 
     @property
     def nbytes(self) -> int:
@@ -280,7 +290,15 @@ def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
     facts, start = column[3], column[4]
     at, size, first = locations(_bytes(handle, start, start + column[5]))
     dictionary = (facts[11], int(at[0])) if facts.get(11) and facts[11] < at[0] else None
-    return _Chunk({n: facts[n] for n in (1, 2, 3, 4)}, np.append(first, rows), at, size, dictionary)
+    nulls = facts.get(_STATISTICS, {}).get(_NULL_COUNT)
+    return _Chunk(
+        {n: facts[n] for n in (1, 2, 3, 4)},
+        np.append(first, rows),
+        at,
+        size,
+        dictionary,
+        is_null=len(facts[3]) == 1 and nulls == facts[_VALUES] == rows,
+    )
 
 
 def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
