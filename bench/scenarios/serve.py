@@ -4,9 +4,10 @@
 other on one connection. The seconds are the 95th percentile of the slowest kind of request.
 `serve-overview`: the page of all streams, of 100 streams with 100 tables each that somebody
 has looked at, 10,000 in all; the seconds are the 95th percentile.
-`serve-idle`: ten streams capture from one database in which nothing changes. The percentages are of
-one core: of the process of the service, and of all ten processes of capture together. Nothing is
-compared with a peer. Equal: what is answered is what was stored; all streams run.
+`serve-idle`: ten streams capture from one database in which nothing changes, as is known after a
+minute. The percentages are of one core: of the process of the service, and of all ten processes of
+capture together; the limit is for all of them. Nothing is compared with a peer. Equal: what is
+answered is what was stored; all streams run.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from mirrorlake.app.streams.projects import ServiceFolders
 from mirrorlake.app.streams.service import opened
 from mirrorlake.app.streams.supervisor import Work
 from mirrorlake.app.streams.validation import WorldValidator
+from mirrorlake.capture.watch.still_log import AFTER_SECONDS
 from mirrorlake.control.control import Control
 from mirrorlake.control.names import ResourceKind, ResourceName
 from mirrorlake.control.requests import Asked
@@ -59,6 +61,7 @@ from mirrorlake.server.connections import BoundedConnection
 STREAMS, OBJECTS, REQUESTS = 100, 100, 100
 LIMIT_SECONDS, LIMIT_PAGE_SECONDS = 0.05, 0.3
 IDLE_STREAMS, IDLE_SECONDS = 10, 30
+BEGIN_SECONDS = AFTER_SECONDS + 10
 LIMIT_PERCENT = 1.0
 _WAIT_SECONDS = 120
 _PARENT = "projects/bench/locations/local"
@@ -268,7 +271,7 @@ def _idle(plan: Plan) -> Result:
         until = time.monotonic() + _WAIT_SECONDS
         while running() < len(names) and time.monotonic() < until:
             time.sleep(0.5)
-        time.sleep(IDLE_SECONDS)  # what begins is no idling
+        time.sleep(BEGIN_SECONDS)  # what begins is no idling
         captures = process.children(recursive=True)
         seconds = IDLE_SECONDS * plan.rounds
         say(f"  measuring for {seconds} s")
@@ -286,9 +289,10 @@ def _idle(plan: Plan) -> Result:
             "captures_mebibytes": sum(one.memory_info().rss for one in captures) >> 20,
         }
         is_whole = running() == len(names)
-    over = f"the service takes {own:.2f} % of a core, the limit is {LIMIT_PERCENT:g} %"
+    all_ = own + others
+    over = f"all processes take {all_:.2f} % of a core, the limit is {LIMIT_PERCENT:g} %"
     return Result(
-        "serve-idle", None, over=over if own > LIMIT_PERCENT else "", equal=is_whole, more=more
+        "serve-idle", None, over=over if all_ > LIMIT_PERCENT else "", equal=is_whole, more=more
     )
 
 

@@ -91,7 +91,7 @@ class Capture:
         """retained: called with what the source keeps of its log for us."""
         self._waiting = waiting
         self._source, self._records, self._sinks = source, records, sinks
-        self._guard = SourceGuard(source.objects, records, settings, clock, retained)
+        self._guard = SourceGuard(source, records, settings, clock, retained)
         self._settings, self._clock, self._reached = settings, clock, reached
         self._stop = stop or threading.Event()
         self._writers: list[SinkWriter] = []
@@ -162,18 +162,17 @@ class Capture:
         """Land changes until `stop` is set. Waits for a source that goes away, also while it loads
         tables. Raises as `open` does, which need not be called before."""
         self._begin()
-        watched = self._clock.monotonic()
         pause = RETRY_SECONDS
         while not self._stop.is_set():
             try:
                 if self.loop is None:
                     self._reopen()
-                self.step(1.0)
+                if self.step(self._guard.read_seconds):
+                    self._guard.moved()
                 self._outages.resumed()
                 if self._guard.finds_rejected():
                     self._check_source(self._source.discover())
-                if self._clock.monotonic() - watched >= self._settings.watch_seconds:
-                    watched = self._clock.monotonic()
+                if self._guard.is_watch_due():
                     self._watch()
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
@@ -514,12 +513,14 @@ class Capture:
             self._stream = None
         self._writers = []
 
-    def step(self, wait: float) -> None:
-        """Read once from the stream, and publish when it is time; go on with backfills."""
+    def step(self, wait: float) -> bool:
+        """Read once from the stream, and publish when it is time; go on with backfills. Returns
+        whether the log of the source may have moved."""
         assert self.loop is not None
-        self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
+        moved = self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
         self._backfills.step(self.loop, self._writers)
         self._outages.check()
+        return moved or self.loop.is_open
 
     def _finish(self) -> None:
         if self.loop is not None:

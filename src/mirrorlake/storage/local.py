@@ -41,6 +41,7 @@ class LocalStore(FolderStore):
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
+        self._top = os.fspath(self.root).rstrip(os.sep)
         self._real = os.path.realpath(self.root)
         self._made: list[Path] = []
 
@@ -48,16 +49,16 @@ class LocalStore(FolderStore):
         return f"LocalStore({str(self.root)!r})"
 
     def location(self, path: str) -> str:
-        return str(self._path(path))
+        return self._at(path)
 
     def list(self, folder: str) -> Listing:
         files: list[Entry] = []
         folders: list[str] = []
-        location = self.root.joinpath(*checked(folder)) if folder else self.root
-        if folder and self._leaves(location):
+        at, is_link = self._walked(folder) if folder else (os.fspath(self.root), False)
+        if is_link and self._leaves(at):
             return Listing((), ())
         try:
-            with os.scandir(location) as found:
+            with os.scandir(at) as found:
                 for item in found:
                     if not _is_addressable(item.name):
                         continue
@@ -72,15 +73,15 @@ class LocalStore(FolderStore):
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
         """What `list` omits from a folder, by name."""
-        location = self.root.joinpath(*checked(folder)) if folder else self.root
-        if self._leaves(location):
+        at, is_link = self._walked(folder) if folder else (os.fspath(self.root), False)
+        if is_link and self._leaves(at):
             return ()
         found: list[Unlisted] = []
-        with os.scandir(location) as items:
+        with os.scandir(at) as items:
             for item in items:
                 name = item.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
                 if item.is_symlink():
-                    out = self._leaves(Path(item.path))
+                    out = self._leaves(item.path)
                     found.append(Unlisted(name, Absence.LINK_OUT if out else Absence.LINK))
                 elif not _is_addressable(item.name):
                     found.append(Unlisted(name, Absence.NAME))
@@ -89,7 +90,8 @@ class LocalStore(FolderStore):
         return tuple(sorted(found, key=lambda item: item.name))
 
     def read(self, path: str) -> bytes:
-        return self._path(path).read_bytes()
+        with open(self._at(path), "rb", buffering=0) as file:  # noqa: PTH123  (often called)
+            return file.readall()
 
     def open(self, path: str) -> BinaryIO:
         return self._path(path).open("rb")
@@ -165,30 +167,35 @@ class LocalStore(FolderStore):
         self._made += make_folder(folder)
 
     def _path(self, path: str) -> Path:
-        found = self.root.joinpath(*checked(path))
-        if self._leaves(found):
+        return Path(self._at(path))
+
+    # Idle mirrors do little else than read a few files again and again, so that here locations are
+    # texts: making a path of one takes longer than reading the file.
+
+    def _at(self, path: str) -> str:
+        """The location of a file or folder. Raises UnsafePath."""
+        at, is_link = self._walked(path)
+        if is_link and self._leaves(at):
             raise UnsafePath(f"a link leads out of the root: {path!r}")
-        return found
+        return at
 
-    def _leaves(self, location: Path) -> bool:
-        if not self._has_link(location):
-            return False
-        # Compared as text: each scan of a landing zone calls this for every folder.
-        real = os.path.realpath(location)
-        return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
-
-    def _has_link(self, location: Path) -> bool:
-        """Whether something between the root and a location below it is a link. This is cheaper to
-        see than where the location really is, and true for nothing that we have made."""
-        at = os.fspath(self.root)
-        for part in location.parts[len(self.root.parts) :]:
+    def _walked(self, path: str) -> tuple[str, bool]:
+        """The location of a path, and whether something between the root and it is a link. This is
+        cheaper to see than where it really is, and true for nothing that we have made."""
+        at, does_exist, is_link = self._top, True, False
+        for part in checked(path):
             at = f"{at}{os.sep}{part}"
-            try:
-                if stat.S_ISLNK(os.lstat(at).st_mode):
-                    return True
-            except OSError:
-                return False  # it does not exist, and so nothing below it
-        return False
+            if does_exist and not is_link:
+                try:
+                    is_link = stat.S_ISLNK(os.lstat(at).st_mode)
+                except OSError:
+                    does_exist = False  # and so nothing below it
+        return at, is_link
+
+    def _leaves(self, at: str) -> bool:
+        # Compared as text: each scan of a landing zone calls this for every folder.
+        real = os.path.realpath(at)
+        return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
 
     @contextmanager
     def _temporary(self, path: str, content: bytes) -> Iterator[Path]:

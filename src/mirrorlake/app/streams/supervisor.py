@@ -30,6 +30,7 @@ from mirrorlake.app.source import detached
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.streams.footprint import Footprint, footprint
 from mirrorlake.app.streams.objects import CaptureSaid, Known, capture_said, objects_of
 from mirrorlake.app.streams.projects import StreamProjects
 from mirrorlake.app.streams.recovery import recover
@@ -52,13 +53,16 @@ from mirrorlake.model.clock import Clock
 log = structlog.get_logger()
 
 SUPERVISION_FAILED = "supervision_failed"
-TICK_SECONDS = 0.5
-"""How long nobody looks at the processes when nothing wakes the supervisor."""
+TICK_SECONDS, IDLE_TICK_SECONDS = 0.5, 1.0
+"""How long nobody looks at the processes when nothing wakes the supervisor: while something begins
+or ends, and while all streams run."""
 REREAD_SECONDS = 5.0
 """How often what is wanted is read even though nothing was changed here."""
 BUSY_LOOK_SECONDS, LOOK_SECONDS, IDLE_LOOK_SECONDS, UNTOLD_LOOK_SECONDS = 1.0, 3.0, 20.0, 10.0
 """How often the tables of a stream are looked at: where some are loaded, where something changes,
 where nothing happens, and where it is unknown whether something happens."""
+STILL_LOOK_SECONDS = 60.0
+"""How often the tables of a stream are looked at whose folders show that nothing has happened."""
 LOOK_SHARE = 0.1
 """The most of the time that looking at one stream may take."""
 TIDY_SECONDS = 3_600.0
@@ -68,6 +72,12 @@ FAULT_SECONDS = 30.0
 """How long an error of a stream is shown after it has ended."""
 
 _RUNNING = (StreamState.RUNNING, StreamState.FAILED)
+_AT_REST = (
+    StreamState.RUNNING,
+    StreamState.NOT_STARTED,
+    StreamState.PAUSED,
+    StreamState.FAILED_PERMANENTLY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,15 @@ class _Prepared:
     error: MirrorlakeError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How a stream stands. took: the seconds that it took to see that; footprint: from before."""
+
+    status: Status | None
+    took: float
+    footprint: Footprint | None
+
+
 @dataclass(slots=True)
 class Work:
     """What runs for one stream."""
@@ -89,13 +108,15 @@ class Work:
     project: Project | None = None
     task: Future[_Prepared] | None = None
     removal: Future[str] | None = None
-    look: Future[tuple[Status | None, float]] | None = None
+    look: Future[_Seen] | None = None
     tables: Known = field(default_factory=dict)
     status: Status | None = None
     said: CaptureSaid = field(default_factory=CaptureSaid)
     seen: object = None  # for which the objects were reported last
     looked: float = float("-inf")
     pause: float = LOOK_SECONDS
+    least_pause: float = LOOK_SECONDS  # even when something has happened
+    footprint: Footprint | None = None  # at the last look
     due: float = float("-inf")
     wanted: tuple[int, float, Project | None] = (-1, float("-inf"), None)
     fault: str = ""
@@ -169,7 +190,7 @@ class Supervisor:
                     self.is_ready.clear()
                     log.error(SUPERVISION_FAILED, reason=f"{type(error).__name__}: {error}")
                     self._stop.wait(FIRST_PAUSE)
-                self._changed.wait(TICK_SECONDS)
+                self._changed.wait(IDLE_TICK_SECONDS if self._is_idle() else TICK_SECONDS)
         finally:
             self.close()
 
@@ -195,6 +216,10 @@ class Supervisor:
         if now - self._tidied >= TIDY_SECONDS:
             self._tidied = now
             self._pool.submit(self._tidy)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing is on its way to another state."""
+        return all(one.state in _AT_REST and not one.is_deleted for one in self._streams.values())
 
     def _tick(self, stream: Supervised) -> None:
         name = str(stream.name)
@@ -405,23 +430,28 @@ class Supervisor:
         """Take note of how the objects of a stream stand."""
         if work.look is not None and work.look.done():
             look, work.look = work.look, None
-            before, (work.status, took) = work.status, look.result()
+            before, seen = work.status, look.result()
             idle = IDLE_LOOK_SECONDS if self._applies else UNTOLD_LOOK_SECONDS
-            work.pause = idle if work.status == before else LOOK_SECONDS
+            work.pause = idle if seen.status == before else LOOK_SECONDS
+            work.least_pause = max(LOOK_SECONDS, seen.took / LOOK_SHARE)
+            is_still = seen.footprint is not None and seen.footprint == work.footprint
+            work.status, work.footprint = seen.status, seen.footprint
             if work.status is not None:
+                if is_still and work.status == before:
+                    work.pause = STILL_LOOK_SECONDS
                 said = self._said(work, stream)
                 work.pause = max(
-                    BUSY_LOOK_SECONDS if said.is_busy else work.pause, took / LOOK_SHARE
+                    BUSY_LOOK_SECONDS if said.is_busy else work.pause, seen.took / LOOK_SHARE
                 )
-                seen = work.status, work.tables, said
-                if seen != work.seen:
-                    work.seen = seen
+                now_seen = work.status, work.tables, said
+                if now_seen != work.seen:
+                    work.seen = now_seen
                     again = partial(self._said, work, stream)  # as it is when nobody changes it
                     self._supervision.observe_objects(
                         work.name, partial(objects_of, work.status, work.tables, again)
                     )
         now = self._clock.monotonic()
-        if work.look is None and now - work.looked >= work.pause:
+        if work.look is None and self._is_look_due(work, now):
             work.looked = now
             try:
                 project = self._project(work, stream)
@@ -431,9 +461,15 @@ class Supervisor:
             work.look = self._looks.submit(self._seen, stream.name, project)
 
     @staticmethod
-    def _seen(name: ResourceName, project: Project) -> tuple[Status | None, float]:
-        """How it stands, and how many seconds it took to see that."""
-        begun = time.monotonic()
+    def _is_look_due(work: Work, now: float) -> bool:
+        since = now - work.looked
+        if since >= work.pause or work.project is None or work.footprint is None:
+            return since >= work.pause
+        return since >= work.least_pause and footprint(work.project) != work.footprint
+
+    @staticmethod
+    def _seen(name: ResourceName, project: Project) -> _Seen:
+        begun, before = time.monotonic(), footprint(project)
         status = None
         try:
             status = mirror_status.read(project)
@@ -441,7 +477,7 @@ class Supervisor:
             pass  # the stream itself says what is wrong
         except Exception as error:  # noqa: BLE001  (a damaged file may be anything)
             named(error, str(name))
-        return status, time.monotonic() - begun
+        return _Seen(status, time.monotonic() - begun, before)
 
     def _said(self, work: Work, stream: Supervised) -> CaptureSaid:
         """What capture says now, which may be later than the status of the stream."""

@@ -99,6 +99,8 @@ class PostgresStream:
             if self._replayed is not None:  # the server is not waited for, but heard
                 self._wait(0)
             self._answer_when_due()
+        if not messages and self._sent <= self._idle:
+            return None  # nothing has happened
         # Messages come in order: all up to the position that the server last reported are read.
         chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
