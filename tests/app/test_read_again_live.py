@@ -30,7 +30,8 @@ TABLES = (
     "create table apples_2 partition of apples for values from (10) to (20)",
     "create table apples_3 partition of apples for values from (100) to (200)",
     "insert into apples values (1, 'a'), (2, 'b'), (3, 'c'), (11, 'd'), (12, 'e')",
-    "create table pears (id int primary key, note text)",
+    "create type mood as enum ('sad', 'ok')",
+    "create table pears (id int primary key, note text, m mood default 'sad')",
     "insert into pears values (1, 'a'), (2, 'b'), (3, 'c')",
     "create table log (id int primary key)",
 )
@@ -88,6 +89,15 @@ CHANGES: dict[str, Sequence[str]] = {
         "delete from pears where id = 1; insert into pears values (8)",
         "update pears set id = 20 where id = 2",
         "insert into pears values (9); alter publication {publication} add table pears",
+    ],
+    "value renamed": [
+        "alter type mood rename value 'sad' to 'blue'",
+        "insert into pears (id, m) values (8, 'blue'), (9, 'ok')",
+    ],
+    "values exchanged": [
+        "insert into pears (id, m) values (8, 'ok'); alter type mood rename value 'sad' to 'x'",
+        "alter type mood rename value 'ok' to 'sad'; insert into pears (id, m) values (9, 'x')",
+        "alter type mood rename value 'x' to 'ok'; update pears set note = 'y' where id = 8",
     ],
     "no longer generated": [
         "alter table pears add g text generated always as (id * 2) stored",

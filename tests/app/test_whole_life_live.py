@@ -44,6 +44,7 @@ LIFE = {
     "key dropped": "alter table apples drop constraint apples_pkey",
     "key added": "alter table apples add primary key (id), replica identity default",
     "enum value added": "alter type mood add value 'new'",
+    "enum value renamed": "alter type mood rename value 'good' to 'fine'",
     "domain changed": "alter domain weight drop constraint weight_check",
     "generated column": "alter table apples add g int generated always as (id * 2) stored",
     "default and constraint": "alter table apples alter b set default 4, add check (id > 0)",

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import structlog
 
 from mirrorlake.capture import members, schema_policy
-from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, ReadingThreads
+from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.unloaded import Unloaded
+from mirrorlake.capture.executors import InTurn, ReadingThreads
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.loop import CaptureLoop, common
 from mirrorlake.capture.record import Records, StreamRecord
@@ -109,7 +110,7 @@ class Capture:
             source.snapshot,
             BackfillRecords(records),
             clock,
-            _InTurn() if settings.load_workers <= 1 else ReadingThreads(),
+            InTurn() if settings.load_workers <= 1 else ReadingThreads(),
             refused=next((sink.unsupported for sink in sinks if sink.unsupported), ""),
             settings=backfill,
             reached=reached,
@@ -307,6 +308,7 @@ class Capture:
         self._unloaded.begin([table for table in streamed if table.table in begun])
         seen = self._unloaded.seen(snapshot)
         found = [table for table in self._source.discover() if table.table in begun and table.known]
+        without_effect.begin(self._records, found)
         self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
         # As counted before the snapshot: what came in between counts as missed, not as loaded.
         append_only.begin(self._records, [table for table in streamed if table.table in begun])
@@ -340,7 +342,7 @@ class Capture:
     def _pool(self, snapshot: Snapshot) -> Iterator[Executor]:
         """What reads the parts of tables. After an error no part goes on, and no other begins."""
         if self._settings.load_workers <= 1:
-            yield _InTurn()
+            yield InTurn()
             return
         with ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load") as pool:
             try:
@@ -539,6 +541,8 @@ class Capture:
 
     def _look_at_tables(self, tables: Sequence[SourceTable]) -> None:
         """Mark append-only tables that differ, or stop them; note what changed without effect."""
+        for part in without_effect.renamed(self._records, tables):
+            self._differs(part)
         without_effect.look(self._records, tables, self._clock.now())
         differing = list(append_only.look(self._records, tables, self._clock.now()))
         if not self._settings.stops_where_rows_differ:
@@ -586,15 +590,3 @@ class Capture:
                 as_what = TableAltered if finding.check == ALTERED else TableError
                 lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
                 self._lost(finding.table, lost)
-
-
-class _InTurn(Executor):
-    """Runs each piece when it is submitted, on the caller's thread."""
-
-    def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
-        future: Future[object] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except TableError as error:
-            future.set_exception(error)
-        return future

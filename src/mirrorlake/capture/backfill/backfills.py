@@ -19,13 +19,11 @@ file right, in whatever state the table is:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -545,19 +543,3 @@ def _value(table: SourceTable, name: str, text: str) -> pa.Table:
             column=name,
         ) from error
     return pa.table([value], names=[name])
-
-
-class ReadingThreads(Executor):
-    """Runs each piece of work on a thread of its own, which no end of the process waits for."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001  (the result raises it)
-                future.set_exception(error)
-
-        threading.Thread(target=work, name="backfill", daemon=True).start()
-        return future

@@ -1,4 +1,5 @@
-"""Changes of a table's schema in the source that change no row: they are only told."""
+"""Changes of a table's schema in the source that change no row: they are only told. One found
+beside them does: a value of an enum that is renamed has another text in all rows."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from datetime import datetime
 import structlog
 
 from mirrorlake.capture.record import Records, WithoutEffect
+from mirrorlake.errors import TableAltered
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.landed import format_time
+from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.table import Attached, SourceTable
 
 log = structlog.get_logger()
@@ -36,6 +40,39 @@ def look(records: Records, tables: Sequence[SourceTable], now: datetime) -> None
     records.write_attached(after)
 
 
+def begin(records: Records, tables: Sequence[SourceTable]) -> None:
+    """Take tables as they are before they are loaded: what changes meanwhile is found later."""
+    before = records.attached()
+    new = {str(table.table): dict(table.attached) for table in tables if table.attached}
+    if not new.keys() <= before.keys():
+        records.write_attached(new | before)
+
+
+def renamed(records: Records, tables: Sequence[SourceTable]) -> Iterator[TableDiffers]:
+    """Tables of which values of an enum were renamed since the last `look`."""
+    before = records.attached()
+    for table in tables:
+        old = before.get(str(table.table), {})
+        found = [
+            f"{old[key].label} was renamed: {new.label}"
+            for key, new in sorted(table.attached.items())
+            if key in old and _is_renamed_value(key, old[key], new)
+        ]
+        if found:
+            error = TableAltered(
+                f"{' and '.join(found)}; the log does not contain that for older rows",
+                table=str(table.table),
+                hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+            )
+            yield TableDiffers(table.table, SchemaChangeKind.TYPE_CHANGED, error)
+
+
+def _is_renamed_value(key: str, old: Attached, new: Attached) -> bool:
+    """Not where only the type was renamed."""
+    of = " of enum type "
+    return key.startswith("value ") and old.label.rsplit(of, 1)[0] != new.label.rsplit(of, 1)[0]
+
+
 def changes(before: Mapping[str, Attached], after: Mapping[str, Attached]) -> Iterator[str]:
     """What has changed, as sentences. Of a column that is new or gone, what it has is no change."""
     there = {a.column for a in before.values()} & {a.column for a in after.values()}
@@ -49,5 +86,7 @@ def changes(before: Mapping[str, Attached], after: Mapping[str, Attached]) -> It
             yield f"{old.label} was dropped"
         elif old and new and old.state != new.state:
             yield f"{new.label} was changed"
+        elif old and new and _is_renamed_value(key, old, new):
+            continue
         elif old and new and old.label != new.label and not new.column:
             yield f"{old.label} was renamed: {new.label}"
