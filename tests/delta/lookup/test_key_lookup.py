@@ -136,22 +136,23 @@ def test_no_file_is_a_candidate_for_no_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", Way)
-def test_columns_without_any_value_are_not_read(tmp_path: Path, way: Way) -> None:
+def test_columns_of_one_value_are_not_read(tmp_path: Path, way: Way) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     files = [[(1, None), (2, None)], [(3, "c"), (4, None)], [(None, None)], [(None, "d"), (5, "e")]]
+    files.append([(6, "f"), (6, "g")])
     with forced(way) as patch:
         filled(table, PLAIN, [(rows, []) for rows in files])
         if way in {Way.KEYS_PAGES, Way.INDEX_PAGES}:
             read, columns = pages.read, list[list[str]]()
             patch.setattr(pages, "read", lambda *a: columns.append(a[3]) or read(*a))
-        keys = keys_of(PLAIN, [(1, None), (3, None), (4, None), (None, None), (5, None)])
+        keys = keys_of(PLAIN, [(1, None), (3, None), (4, None), (None, None), (5, None), (6, None)])
         rows = rows_of(found(table, keys).rows)
         if way in {Way.KEYS_PAGES, Way.INDEX_PAGES}:
             both = ["id", "name"]
-            assert sorted(columns) == [["id"], ["id"], both, both]
+            assert sorted(columns) == [["id"], ["id"], both, both, ["name"]]
         assert rows_of(found(table, keys_of(PLAIN, [(2, None)])).rows) == [(2, None)]
     assert counted(rows) == counted(
-        [(1, None), (3, "c"), (4, None), (None, None), (None, "d"), (5, "e")]
+        [(1, None), (3, "c"), (4, None), (None, None), (None, "d"), (5, "e"), (6, "f"), (6, "g")]
     )
 
 

@@ -269,9 +269,13 @@ class _Search:
         if layout is None:
             return None
         present = [n for n in self.schema.file_schema().names if n in layout.columns]
-        # Columns without a value need not be read; one is, for the number of rows.
-        valued = [name for name in present if not layout.is_null(name)] or present[:1]
-        stored = pages.read(path, layout, own, valued).take(pa.array(of))
+        # A column of one value need not be read; one column is, for the number of rows.
+        known = {name: only for name in present if (only := layout.only(name)) is not None}
+        wanted = [name for name in present if name not in known] or present[:1]
+        stored = pages.read(path, layout, own, wanted).take(pa.array(of))
+        for name, (value,) in known.items():
+            if value is not None and name not in wanted:
+                stored = stored.append_column(name, pa.repeat(pa.scalar(value), len(row)))
         return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
 
     def _layout(self, path: Path, rows: np.ndarray) -> pages.PageLayout | None:

@@ -33,8 +33,17 @@ bits, and the end."""
 
 _REPETITION, _CHILDREN = 3, 5
 """Field numbers of a schema element."""
-_VALUES, _STATISTICS, _NULL_COUNT = 5, 12, 3
-"""Field numbers of the metadata of a column chunk, and of its statistics."""
+_ANNOTATIONS = {6, 10}
+"""Fields of a schema element that give values another meaning."""
+_VALUES, _STATISTICS = 5, 12
+"""Field numbers of the metadata of a column chunk."""
+_NULL_COUNT, _HIGH, _LOW = 3, 5, 6
+"""Field numbers of statistics."""
+_BOOLEAN, _LONG = 0, 2
+"""Physical types."""
+
+_Only = tuple[int | bool | None]
+"""A value that may be NULL."""
 _REPEATED = 2
 
 _DAMAGE = (
@@ -80,7 +89,7 @@ class _Chunk:
     rows: the first row of each page, counted in the group, and the number of rows of the group.
     at, size: offset and size of each page in bytes.
     dictionary: start and end offset of the dictionary page, if there is one.
-    is_null: whether it has no value, by its statistics.
+    only: the one value of all rows, by its statistics; None if there are others, or unknown.
     """
 
     facts: dict[int, Any]
@@ -88,7 +97,7 @@ class _Chunk:
     at: np.ndarray
     size: np.ndarray
     dictionary: tuple[int, int] | None
-    is_null: bool
+    only: _Only | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +113,12 @@ class PageLayout:
     def rows(self) -> int:
         return int(self.starts[-1])
 
-    def is_null(self, column: str) -> bool:
-        """Whether a column has no value in any row, so that it need not be read."""
-        return all(
-            group[leaf.index].is_null for leaf in self.columns[column] for group in self.groups
-        )
+    def only(self, column: str) -> _Only | None:
+        """The one value of a column in all rows, or NULL, so that it need not be read; None if
+        there are others, or if that is unknown."""
+        (leaf, *more) = self.columns[column]
+        found = {group[leaf.index].only for group in self.groups}
+        return found.pop() if len(found) == 1 and not more else None
 
     @property
     def nbytes(self) -> int:
@@ -232,9 +242,9 @@ def _pages(chunk: _Chunk, rows: np.ndarray) -> np.ndarray:
 
 
 def _bytes(handle: int, start: int, end: int) -> bytes:
-    if not 0 <= start <= end <= os.fstat(handle).st_size:
-        raise OSError("a data file ends too early")
-    return os.pread(handle, end - start, start)
+    if 0 <= start <= end and len(found := os.pread(handle, end - start, start)) == end - start:
+        return found
+    raise OSError("a data file ends too early")
 
 
 def _layout(path: str, size: int, _modified: int) -> PageLayout:
@@ -254,18 +264,21 @@ def _layout(path: str, size: int, _modified: int) -> PageLayout:
 
 
 def _parsed(handle: int, footer: dict[int, Any]) -> PageLayout:
-    columns, raw = dict[str, Sequence[_Leaf]](), footer[2]
+    columns, plain, raw = dict[str, Sequence[_Leaf]](), list[bool](), footer[2]
     at, index = 1, 0
     while at < len(raw):
         name = ThriftReader(raw[at].encoded).structure()[4].decode()
         leaves, at = _leaves(raw, at, index)
         index += len(leaves)
         columns[name] = leaves
+        plain += [_is_plain(leaf) for leaf in leaves]
     groups, counts = [], []
     for group in footer.get(4, []):
         if len(group[1]) != index:
             raise NoPageIndex("a row group has other columns than the file")
-        groups.append([_chunk(handle, column, group[3]) for column in group[1]])
+        groups.append(
+            [_chunk(handle, *both, group[3]) for both in zip(group[1], plain, strict=True)]
+        )
         counts.append(group[3])
     return PageLayout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), columns, groups)
 
@@ -286,18 +299,40 @@ def _leaves(raw: Sequence[Raw], at: int, index: int) -> tuple[list[_Leaf], int]:
     return found, after
 
 
-def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
+def _is_plain(leaf: _Leaf) -> bool:
+    """Whether a leaf is a column whose values are those of its physical type."""
+    facts = ThriftReader(leaf.elements[-1].encoded).structure()
+    return len(leaf.elements) == 1 and not facts.keys() & _ANNOTATIONS
+
+
+def _chunk(handle: int, column: dict[int, Any], is_plain: bool, rows: int) -> _Chunk:
     facts, start = column[3], column[4]
     at, size, first = locations(_bytes(handle, start, start + column[5]))
     dictionary = (facts[11], int(at[0])) if facts.get(11) and facts[11] < at[0] else None
-    nulls = facts.get(_STATISTICS, {}).get(_NULL_COUNT)
     return _Chunk(
         {n: facts[n] for n in (1, 2, 3, 4)},
         np.append(first, rows),
         at,
         size,
         dictionary,
-        is_null=len(facts[3]) == 1 and nulls == facts[_VALUES] == rows,
+        _only(facts, rows, is_plain=is_plain),
+    )
+
+
+def _only(facts: dict[int, Any], rows: int, *, is_plain: bool) -> _Only | None:
+    """The one value of a chunk of a column: NULL, an integer of 64 bits or a boolean."""
+    said = facts.get(_STATISTICS, {})
+    nulls, high, low = (said.get(number) for number in (_NULL_COUNT, _HIGH, _LOW))
+    if len(facts[3]) == 1 and nulls == facts[_VALUES] == rows:
+        return (None,)
+    if not is_plain or nulls != 0 or high != low or not isinstance(low, bytes):
+        return None
+    if (facts[1], len(low)) == (_BOOLEAN, 1):
+        return (low != b"\0",)
+    return (
+        (int.from_bytes(low, "little", signed=True),)
+        if (facts[1], len(low)) == (_LONG, 8)
+        else None
     )
 
 
