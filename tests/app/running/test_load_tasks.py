@@ -266,3 +266,13 @@ def test_a_second_answer_does_not_count(tmp_path: Path) -> None:
     assert not tasks.answer(0, 1, PartAnswer(1, ["b"]))
     assert list(tasks.answer_of(0, 1).files) == ["a"]
     assert list(tasks.answered()) == [(0, 1)]
+
+
+@pytest.mark.postgres
+def test_a_mirror_that_fails_says_so_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_facts: object) -> None:
+        raise ModuleNotFoundError("No module named 'psycopg'")
+
+    monkeypatch.setattr(load_tasks, "shared_snapshot", fail)
+    with pytest.raises(SparkUnavailable, match="cannot read tables for a load: ModuleNotFound"):
+        scene.load()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -50,6 +51,8 @@ VALUES_REPLACED = "values_replaced"
 
 ATTEMPTS = 4
 """How often a part is tried. Spark tries a task that dies again by itself, on a cluster."""
+STOP_SECONDS = 5.0
+"""For which a start of Spark may hold up the end."""
 LOOK_SECONDS, LOOK_SECONDS_ON_OBJECTS = 1.0, 5.0
 """Between two looks for tasks."""
 
@@ -82,7 +85,7 @@ class _Load:
 
     def end(self) -> None:
         self.is_ended = True
-        for number in self.futures:
+        for number in list(self.futures):
             self.cancel(number)
         self.runner.cancel()
 
@@ -106,30 +109,37 @@ class LoadTaskRunner:
     @contextmanager
     def running(self, *, alone: bool) -> Iterator[None]:
         """Run what is asked for in a thread, where the project loads on Spark. alone: leave that to
-        another process that applies, if there is one."""
-        if not self._project.capture.parts_on_spark or (alone and self._is_applied()):
+        another process that applies, while there is one."""
+        if not self._project.capture.parts_on_spark:
             yield
             return
-        thread = threading.Thread(target=self._run, name="load tasks", daemon=True)
+        run = partial(self._run, alone=alone)
+        thread = threading.Thread(target=run, name="load tasks", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._ended.set()
-            for load in list(self._loads.values()):
-                load.end()
-            thread.join()
+            self._end_loads()
+            thread.join(STOP_SECONDS)
+            self._end_loads()  # one that has begun meanwhile
             if self._pool is not None:
                 self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _run(self) -> None:
+    def _end_loads(self) -> None:
+        for load in list(self._loads.values()):
+            load.end()
+
+    def _run(self, *, alone: bool) -> None:
+        refused = ""
         while not self._ended.wait(self._pause):
             try:
-                self.look()
-            except Exception as error:  # noqa: BLE001  (of the storage or the source: tried again)
-                is_known = isinstance(error, OSError | MirrorlakeError)
-                reason = str(error) if is_known else type(error).__name__
-                log.warning(LOAD_TASKS_FAILED, reason=reason)
+                if not (alone and self._is_applied()):
+                    self.look()
+            except (OSError, MirrorlakeError) as error:  # of the storage: it is tried again
+                if str(error) != refused:
+                    log.warning(LOAD_TASKS_FAILED, reason=str(error))
+                refused = str(error)
 
     def _is_applied(self) -> bool:
         return holder_of(self._store, ended.MIRROR, WallClock().now()) is not None
@@ -169,20 +179,21 @@ class LoadTaskRunner:
         asked = load.tasks.tasks_of(number)
         if asked is None:
             return []
-        answered = {part for table, part in load.tasks.answered() if table == number}
-        parts = [(part, bounds) for part, bounds in asked.parts if part not in answered]
         try:
             table = self._table_of(asked)
+            if table is None:
+                self._refuse(load.tasks, number, PartFailure.READING, _altered(asked))
+                return []
+            parts = _unanswered(load.tasks, number, asked)
+            tasks = [self._task(asked, table, part, bounds) for part, bounds in parts]
         except SourceUnavailable as error:
             self._refuse(load.tasks, number, PartFailure.UNREACHABLE, error)
             return []
-        except MirrorlakeError as error:
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001  (capture must not wait for what never comes)
             self._refuse(load.tasks, number, PartFailure.TASK, error)
             return []
-        if table is None:
-            self._refuse(load.tasks, number, PartFailure.READING, _altered(asked))
-            return []
-        tasks = [self._task(asked, table, part, bounds) for part, bounds in parts]
         log.info(LOAD_TASKS_TAKEN, table=asked.table, parts=len(tasks))
         pool = self._threads(load.runner)
         return [pool.submit(self._done, load, number, task) for task in tasks]
@@ -250,15 +261,24 @@ class LoadTaskRunner:
         return answer
 
     def _refuse(
-        self, tasks: LoadTasks, number: int, failure: PartFailure, error: MirrorlakeError
+        self, tasks: LoadTasks, number: int, failure: PartFailure, error: Exception
     ) -> None:
         """Answer for one part of a table, which is enough to end the load."""
-        log.warning(LOAD_TASKS_FAILED, reason=error.what)
+        reason, hint = f"{type(error).__name__}, see its log", _ON_EXECUTORS
+        if isinstance(error, MirrorlakeError):
+            reason, hint = error.what, error.hint
+            log.warning(LOAD_TASKS_FAILED, reason=reason)
+        else:
+            log.exception(LOAD_TASKS_FAILED)
         asked = tasks.tasks_of(number)
-        for part, _bounds in asked.parts[:1] if asked else ():
-            what = f"the mirror cannot read tables for a load: {error.what}"
-            answer = PartAnswer(failure=failure, code=error.code, what=what, hint=error.hint)
-            tasks.answer(number, part, answer)
+        for part, _bounds in _unanswered(tasks, number, asked)[:1] if asked else ():
+            what = f"the mirror cannot read tables for a load: {reason}"
+            tasks.answer(number, part, PartAnswer(failure=failure, what=what, hint=hint))
+
+
+def _unanswered(tasks: LoadTasks, number: int, asked: TableTasks) -> list[tuple[int, Any]]:
+    answered = {part for table, part in tasks.answered() if table == number}
+    return [(part, bounds) for part, bounds in asked.parts if part not in answered]
 
 
 def spark_runner(session: Callable[[], Any]) -> Runner:
