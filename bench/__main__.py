@@ -32,6 +32,7 @@ SCENARIOS: Mapping[str, str] = {
     "files": "a batch of 1,000 keys on a table of 100,000 files: time and memory",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
+    "backfill": "a backfill of 5 million rows while 1,000 changes a second flow, against the load",
     "many": "1,000 tables with 20 active per second, alone and beside a busy one",
     "soak": "small batches for a minute, and what could grow with them",
     "serve": "answers of the API and the page with 100 streams of 100 tables; ten idle streams",

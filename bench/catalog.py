@@ -91,6 +91,12 @@ CATALOG: Mapping[str, Entry] = {
         ONCE,
     ),
     "fresh-10k": Entry("the same at 10,000 changes a second", "20 s of the same", ONCE),
+    "backfill": Entry(
+        "5,000,000 rows read again, of which none differs, while ten other tables of 100,000 rows "
+        "are changed at 1,000 rows a second",
+        "20 s of the changes; for the load Spark and PostgreSQL",
+        ONCE,
+    ),
     "many": Entry(
         "landed to readable, 1,000 tables of which 20 change each second", "10 s of the same", ONCE
     ),

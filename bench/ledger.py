@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 
 import psycopg
 
@@ -48,11 +50,16 @@ class Work:
     def __init__(self, url: str, present: int, rate: int, seconds: float) -> None:
         context = multiprocessing.get_context("spawn")
         self._results, sending = context.Pipe(duplex=False)
-        arguments = (url, present, rate, seconds, sending)
+        self._ended = context.Event()
+        arguments = (url, present, rate, seconds, sending, self._ended)
         self._process = context.Process(target=_work, args=arguments, daemon=True)
 
     def start(self) -> None:
         self._process.start()
+
+    def end(self) -> None:
+        """Change no more."""
+        self._ended.set()
 
     def result(self) -> tuple[int, float]:
         """Wait for the end. Returns the rows changed, and the seconds that it took."""
@@ -61,20 +68,22 @@ class Work:
         return int(changed), float(seconds)
 
 
-def _work(url: str, present: int, rate: int, seconds: float, results: object) -> None:
+def _work(
+    url: str, present: int, rate: int, seconds: float, results: Connection, ended: Event
+) -> None:
     # As many transactions as a service with that load would have, up to a hundred a second.
     batch = 20 if rate <= 2_000 else 100
     chance = random.Random(5)
     state = [_Ends(present) for _ in TABLES]
     changed, turn, began = 0, 0, time.monotonic()
     with psycopg.connect(url) as sql:
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - began < seconds and not ended.is_set():
             changed += _transact(sql, TABLES[turn], state[turn], batch, chance)
             turn = (turn + 1) % len(TABLES)
             ahead = changed / rate - (time.monotonic() - began)
             if ahead > 0:
                 time.sleep(ahead)
-    results.send((changed, time.monotonic() - began))  # type: ignore[attr-defined]
+    results.send((changed, time.monotonic() - began))
 
 
 class _Ends:

@@ -9,18 +9,14 @@ count. Equal: every row, value and change feed against PostgreSQL at the end.
 
 from __future__ import annotations
 
-import json
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import ages, history, ledger
+from bench import commands, history, ledger
 from bench import server as servers
 from bench.ages import AgeReader, Ages
 from bench.processes import Cost, Watch
@@ -34,9 +30,6 @@ SECONDS = 180.0
 WARMING_SECONDS = 20.0
 GROWTH = 1.5
 """The last third may be older than the first by this factor: noise, not growth."""
-PATIENCE_SECONDS = 120.0
-REST_SECONDS = 5.0
-LOOK_SECONDS = 0.2
 CPU, MEMORY = "cpu_seconds_per_million_changes", "peak_mebibytes"
 OF_CPU, OF_MEMORY = "of_the_first_cpu", "of_the_first_memory"
 OF_FIRST = 0.5
@@ -80,15 +73,15 @@ def _run(plan: Plan, workload: Workload) -> Result:
     folder.mkdir()
     with servers.started(is_durable=True) as (server, sql):
         ledger.fill(sql, rows)
-        project = _project(server, folder)
-        _once(project)
+        project = commands.project(server, folder, "freshness", "public.ledger_*")
+        commands.once(project)
         tables = {name: folder / "lake/Tables" / Path(*name.split(".")) for name in ledger.TABLES}
-        before = _versions(tables)
+        before = commands.versions(tables)
         ledger.touch(sql)
-        with _running(project) as process:
-            _ready(process, tables, before)
+        with commands.running(project) as process:
+            commands.ready(process, tables, before)
             seen, cost, changed, rate = _worked(process, server, tables, workload, rows, seconds)
-        _once(project)
+        commands.once(project)
         scratch = folder / "scratch"
         scratch.mkdir()
         verdicts = verify(server.url, tables, scratch, lambda _name: None)
@@ -139,7 +132,7 @@ def _worked(
     watch, find_rows = Watch(process.pid), AgeReader(list(tables.values()))
     before = watch.cpu_seconds()
     changed, took = work.result()
-    _settled(process, tables)
+    commands.settled(process, tables)
     seen = find_rows.result()
     cost = watch.result()
     cost.cpu[-1] = -before
@@ -176,61 +169,3 @@ def _too_old(workload: Workload, seen: Ages, rate: float) -> list[str]:
     if rate < workload.rate * 0.9:
         over.append(f"the database made {rate:,.0f} changes a second only")
     return over
-
-
-def _project(server: Server, folder: Path) -> Path:
-    """A project file with nothing but what must be said."""
-    path = folder / "mirrorlake.yaml"
-    source = {"type": "postgresql", "url": server.url, "tables": ["public.ledger_*"]}
-    path.write_text(json.dumps({"name": "freshness", "root": "lake", "source": source}))
-    return path
-
-
-def _command(project: Path, *words: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("mirrorlake")), *words, "--config", str(project)]
-
-
-def _once(project: Path) -> None:
-    """Mirror everything that is committed by now."""
-    with (project.parent / "run.log").open("ab") as log:
-        subprocess.run(_command(project, "run", "--once"), check=True, stdout=log, stderr=log)
-
-
-@contextmanager
-def _running(project: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (project.parent / "run.log").open("ab") as log:
-        process = subprocess.Popen(_command(project, "run"), stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-
-
-def _ready(process: subprocess.Popen[bytes], tables: dict[str, Path], before: list[int]) -> None:
-    """Until each table has had a new commit: the mirror has started."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while any(new <= old for new, old in zip(_versions(tables), before, strict=True)):
-        _check(process, deadline)
-
-
-def _settled(process: subprocess.Popen[bytes], tables: dict[str, Path]) -> None:
-    """Until no table has had a new commit for some seconds."""
-    seen, since = _versions(tables), time.monotonic()
-    deadline = since + PATIENCE_SECONDS
-    while time.monotonic() - since < REST_SECONDS:
-        _check(process, deadline)
-        if (now := _versions(tables)) != seen:
-            seen, since = now, time.monotonic()
-
-
-def _versions(tables: dict[str, Path]) -> list[int]:
-    return [ages.newest(table) for table in tables.values()]
-
-
-def _check(process: subprocess.Popen[bytes], deadline: float) -> None:
-    if process.poll() is not None:
-        raise RuntimeError(f"the mirror ended with {process.returncode}")
-    if time.monotonic() > deadline:
-        raise RuntimeError("the mirror does not come to rest")
-    time.sleep(LOOK_SECONDS)
