@@ -61,6 +61,7 @@ class EvolvingDatabase:
     metadata: bool = False
     soft: bool = False
     load: tuple[str, ...] | None = None
+    load_beside: int | None = None
     ignores: bool = False
     drops: bool = False
     selected: tuple[str, ...] = ("*.*",)
@@ -101,6 +102,7 @@ class EvolvingDatabase:
             watch_seconds=0.1 if stop else 30.0,
             load=self.load or ("*.*",),
             load_joining=self.load is None,
+            load_beside=self.load_beside,
         )
         name = self.made
         selection = Selection(tables=self.selected)

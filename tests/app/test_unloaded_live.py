@@ -3,6 +3,8 @@ makes them whole."""
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from mirrorlake import root
@@ -17,6 +19,7 @@ from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
+from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
@@ -120,3 +123,91 @@ def test_a_reset_loads_the_rows(evolving: EvolvingDatabase) -> None:
     plan_reset(of_root(evolving.store.root), ["public.apples"]).execute()
     evolving.live([CHANGES], each=False)
     evolving.check("apples")
+
+
+@pytest.fixture
+def beside(database: Database, store: LocalStore) -> EvolvingDatabase:
+    """Tables with a key are large."""
+    evolving = EvolvingDatabase(database, store, load_beside=1)
+    evolving.run(*TABLES, "analyze")
+    return evolving
+
+
+def test_tables_do_not_wait_for_the_rows_of_a_large_one(beside: EvolvingDatabase) -> None:
+    with beside.capturing():
+        beside.apply()
+        assert Records(beside.store, root.LANDING).unloaded() == {"public.apples", "public.pears"}
+        assert ids(beside) == []
+        beside.check("log")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "point",
+    some(
+        [
+            None,
+            CrashPoint.LOAD_MANIFEST,
+            CrashPoint.BACKFILL_REQUIRED,
+            CrashPoint.BACKFILL_PUBLISHED,
+            CrashPoint.BACKFILL_RECORDED,
+        ],
+        2,
+    ),
+)
+def test_a_large_table_is_read_beside_its_changes(
+    beside: EvolvingDatabase, point: CrashPoint | None
+) -> None:
+    assert beside.capture(Dying(point)) is (point is not None)
+    beside.live([CHANGES], each=False)
+    for table in ("apples", "pears", "log"):
+        beside.check(table)
+    assert Records(beside.store, root.LANDING).unloaded() == set()
+    assert excluded(beside) == set()
+    assert {request.table for request in beside.read_again()} == {"public.apples", "public.pears"}
+
+
+@pytest.mark.full
+def test_a_large_table_that_joins_later_is_read_beside_its_changes(
+    beside: EvolvingDatabase,
+) -> None:
+    beside.begin()
+    beside.run(
+        "create table plums (id int primary key); insert into plums values (1)", "analyze plums"
+    )
+    beside.live(["insert into plums values (2)"], each=False)
+    beside.check("plums")
+    assert "public.plums" in {request.table for request in beside.read_again()}
+
+
+@pytest.mark.full
+def test_a_large_table_whose_rows_cannot_be_read_beside_its_changes_stops(
+    database: Database, store: LocalStore
+) -> None:
+    evolving = EvolvingDatabase(database, store, load_beside=1)
+    evolving.run(
+        "create table arrays (id int[] primary key); insert into arrays values ('{1}')",
+        "analyze arrays",
+    )
+    evolving.run("create table pears (name text primary key); insert into pears values ('a')")
+    evolving.capture()
+    assert "key column id is an array" in evolving.stopped()["public.arrays"]
+    plan_reset(of_root(store.root), ["public.arrays"]).execute()
+    evolving.live([], each=False)
+    assert evolving.mirrored("arrays") == [{"id": "[1]"}]
+    evolving.check("pears")
+
+
+@pytest.mark.full
+def test_a_large_table_whose_reading_was_stopped_is_repaired(beside: EvolvingDatabase) -> None:
+    jobs = BackfillRecords(Records(beside.store, root.LANDING))
+    with beside.capturing():
+        requests.stop(jobs, "public.apples")
+    beside.capture()
+    assert "reading it again ended" in beside.stopped()["public.apples"]
+    with closing(beside.new_capture()) as capture:
+        capture.repair().done(["public.apples"])
+    beside.live([CHANGES], each=False)
+    beside.check("apples")
+    assert not beside.stopped()
+    assert Records(beside.store, root.LANDING).unloaded() == set()

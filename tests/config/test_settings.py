@@ -299,3 +299,13 @@ def test_nothing_is_loaded_on_spark_without_a_source_and_a_landing_zone(
     error = refused(tmp_path, f"name: a\nroot: b\n{text}")
     assert lacks in str(error)
     assert "load.on" in error.where
+
+
+def test_large_tables_can_be_loaded_beside_their_changes(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: 'postgresql://c'}\n"
+    assert load(write(tmp_path, text), {}).capture.load_beside is None
+    text += "load: {beside_bytes: 1GiB}\n"
+    assert load(write(tmp_path, text), {}).capture.load_beside == 1 << 30
+    error = refused(tmp_path, text + "landing: {strict: true}\n")
+    assert "this value of landing.strict" in str(error)
+    assert "load.beside_bytes" in error.where

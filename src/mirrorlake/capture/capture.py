@@ -392,6 +392,7 @@ class Capture:
             self._landed,
         )
         self._backfills.begin(self._streamed())
+        self._unloaded.read(self._streamed(), self._backfills.differing, self._backfills.require)
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
 

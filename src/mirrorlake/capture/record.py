@@ -236,8 +236,9 @@ class Records:
 
     def load_rows(self, table: str) -> None:
         """The rows of the table are loaded, or will be."""
-        if table in self.unloaded():
-            self.write_loads({**(self.loads() or {}), table: True})
+        loads = self.loads()
+        if loads is not None and not loads.get(table, False):
+            self.write_loads({**loads, table: True})
 
     def append_only(self) -> dict[str, AppendOnly]:
         """By table name, as the last look found them."""

@@ -99,6 +99,7 @@ class LoadSection(Section):
 
     on: Literal["capture", "spark"] = "capture"
     connections: PositiveInt = _CAPTURE.spark_connections
+    beside_bytes: ByteSize | None = None
     part_bytes: ByteSize = Field(default=ByteSize(PostgresSettings("").part_bytes), ge=_PAGE)
 
 
@@ -255,6 +256,7 @@ class ProjectFile(Section):
             stops_at=self.mirror.schema_change.stops_at,
             stops_where_rows_differ=self.mirror.uncaptured_changes == "stop",
             parts_on_spark=self._parts_on_spark(path, source),
+            load_beside=self._load_beside(path),
             spark_connections=self.load.connections,
         )
         mirror = MirrorSettings(
@@ -333,6 +335,21 @@ class ProjectFile(Section):
                 hint="Remove this setting.",
             )
         return self.load.on == "spark"
+
+    def _load_beside(self, path: Path) -> int | None:
+        opposed = {
+            "landing.strict": self.landing.strict,
+            "destination": bool(self._event_destinations(path)),
+        }
+        for name, is_set in opposed.items():
+            if is_set and self.load.beside_bytes is not None:
+                raise ConfigError(
+                    "tables are read beside their changes by backfills, which are not possible "
+                    f"with this value of {name}",
+                    where=f"{path}, field load.beside_bytes",
+                    hint="Remove this setting.",
+                )
+        return self.load.beside_bytes
 
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation

@@ -6,7 +6,7 @@ did not send are taken from the row as it is now; if it has changed since, that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,14 +15,17 @@ from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Lost
-from mirrorlake.errors import TableError
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.errors import TableAltered, TableError
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.keys import KeyRange, is_ordered
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot, Source
 from mirrorlake.sources.chunk import Changes, Part
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import SnapshotPart, SourceTable
+
+_BESIDE = "its rows are loaded beside its changes"
 
 
 class Unloaded:
@@ -41,7 +44,7 @@ class Unloaded:
         not there when the stream begins have joined it later. A table whose deletions name whole
         rows is always loaded: each of them must find its row."""
         known = self._records.loads()
-        if known is None and self._settings.loads_all:
+        if known is None and self._settings.loads_all and self._settings.load_beside is None:
             return
         is_joining = known is not None
         loads = {
@@ -49,6 +52,7 @@ class Unloaded:
             or (
                 matches(name, self._settings.load)
                 and (self._settings.load_joining or not is_joining)
+                and not self._is_read_beside(table)
             )
             for table in missing
             for name in [str(table.table)]
@@ -57,6 +61,29 @@ class Unloaded:
         if loads or not is_joining:
             self._records.write_loads((known or {}) | loads)
         self.tables = {TableId.parse(name) for name in self._records.unloaded()}
+
+    def read(
+        self,
+        tables: Sequence[SourceTable],
+        under_way: Collection[TableId],
+        require: Callable[[TableId, TableError], None],
+    ) -> None:
+        """Have the rows of large tables read beside their changes. under_way: tables that are read
+        already; require: has a table read, and lets it stop when that fails."""
+        for table in tables:
+            name = table.table
+            if name in self.tables and name not in under_way and self._is_read_beside(table):
+                require(name, TableAltered(_BESIDE, table=str(name)))
+
+    def _is_read_beside(self, table: SourceTable) -> bool:
+        """Whether the stream does not wait for its rows. Ranges are read in the order of a key."""
+        least = self._settings.load_beside
+        if least is None or table.size < least or not table.key or table.append_only:
+            return False
+        is_selected = matches(str(table.table), self._settings.load)
+        return is_selected and all(
+            is_ordered(arrow_type(table.schema[name].type)) for name in table.key
+        )
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot in which the tables have no rows."""
