@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,18 +27,18 @@ def doubled(number: int) -> int:
     return 2 * number
 
 
-def plus(number: int, shared: Sequence[int]) -> int:
-    return number + sum(shared)
+def spread(tasks: int, number: int) -> tuple[int, list[int | None]]:
+    """Reports the number, and sends it to each task by whose number it is divisible."""
+    return number, [number if number % (n + 1) == 0 else None for n in range(tasks)]
 
 
-def spread(partitions: int, number: int) -> tuple[int, list[bytes]]:
-    """Says the number, and sends it to each partition that it is divisible by."""
-    blocks = [str(number).encode() if number % (n + 1) == 0 else b"" for n in range(partitions)]
-    return number, blocks
+def passed(tasks: int, task: int, blocks: Sequence[int | None]) -> tuple[Any, list[Any]]:
+    """Reports its number and blocks, and sends them to each task."""
+    return (task, blocks), [(task, blocks)] * tasks
 
 
-def joined(partition: int, blocks: Sequence[bytes]) -> tuple[int, list[str]]:
-    return partition, [block.decode() for block in blocks]
+def received(task: int, blocks: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    return (task, blocks), ()
 
 
 LARGE = 3 << 20
@@ -48,8 +49,8 @@ def large(number: int) -> tuple[None, list[bytes]]:
     return None, [bytes([number]) * LARGE]
 
 
-def measured(_partition: int, blocks: Sequence[bytes]) -> list[tuple[int, int]]:
-    return [(block[0], len(block)) for block in blocks]
+def measured(_task: int, blocks: Sequence[bytes]) -> tuple[list[tuple[int, int]], Sequence[Any]]:
+    return [(block[0], len(block)) for block in blocks], ()
 
 
 def fails(_number: int) -> None:
@@ -80,26 +81,23 @@ class RunnerContract:
         assert runner.slots >= 1
         assert all(runner.threads(tasks) >= 1 for tasks in (1, 2, 1_000))
 
-    def test_what_is_shared_reaches_every_item(self, runner: Runner) -> None:
-        assert runner.broadcast(plus, [1, 2, 3], [10, 20]) == [31, 32, 33]
-
     @FEW
-    @given(
-        numbers=st.lists(st.integers(1, 30), min_size=1, max_size=6), partitions=st.integers(1, 4)
-    )
-    def test_blocks_reach_their_partition_in_the_order_of_the_items(
-        self, runner: Runner, numbers: list[int], partitions: int
+    @given(numbers=st.lists(st.integers(1, 30), min_size=1, max_size=6), tasks=st.integers(1, 4))
+    def test_blocks_reach_their_task_in_the_order_of_those_that_sent_them(
+        self, runner: Runner, numbers: list[int], tasks: int
     ) -> None:
-        said, merged = runner.shuffle(partial(spread, partitions), numbers, joined, partitions)
-        assert said == numbers
-        assert merged == [
-            (n, [str(number) if number % (n + 1) == 0 else "" for number in numbers])
-            for n in range(partitions)
+        later = [partial(passed, tasks), received]
+        first, second, third = runner.chain(partial(spread, tasks), numbers, later, tasks)
+        assert first == numbers
+        assert second == [
+            (n, [number if number % (n + 1) == 0 else None for number in numbers])
+            for n in range(tasks)
         ]
+        assert third == [(n, second) for n in range(tasks)]
 
     def test_large_blocks_are_whole(self, runner: Runner) -> None:
-        _said, merged = runner.shuffle(large, [1, 2], measured, 1)
-        assert merged == [[(1, LARGE), (2, LARGE)]]
+        _none, found = runner.chain(large, [1, 2], [measured], 1)
+        assert found == [[(1, LARGE), (2, LARGE)]]
 
     def test_what_work_raises_ends_the_call(self, runner: Runner) -> None:
         with pytest.raises(Exception, match="wrong"):

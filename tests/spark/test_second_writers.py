@@ -149,7 +149,7 @@ def test_commits_before_that_of_a_spread_batch_are_conflicts_until_there_are_non
     for action in table.all_by_hand():
         assert isinstance(table.ours.run(step, action), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))
-    assert table.points.count(CrashPoint.STAGE_WRITTEN) == 4 * (len(STATEMENTS) + 1)
+    assert table.points.count(CrashPoint.STAGE_WRITTEN) == 2 * (len(STATEMENTS) + 1)
 
 
 @pytest.mark.full

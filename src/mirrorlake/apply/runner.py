@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-S = TypeVar("S")
+
+StageResult = tuple[Any, Sequence[Any]]
+"""The report of a task of a chain, and its blocks for the tasks of the next stage."""
 
 
 class TasksDied(Exception):
@@ -44,22 +46,19 @@ class Runner(Protocol):
         task per item."""
         ...
 
-    def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
-        """Run work on each item and a shared value, which is sent once per machine."""
-        ...
-
-    def shuffle(
+    def chain(
         self,
-        split: Callable[[T], tuple[S, Sequence[bytes]]],
+        first: Callable[[T], StageResult],
         items: Sequence[T],
-        merge: Callable[[int, Sequence[bytes]], R],
-        partitions: int,
-    ) -> tuple[list[S], list[R]]:
-        """Split each item into one block per partition; then merge the blocks of each partition, in
-        the order of the items.
+        later: Sequence[Callable[[int, Sequence[Any]], StageResult]],
+        tasks: int,
+    ) -> list[list[Any]]:
+        """Run stages of tasks that send blocks to the tasks of the next stage.
 
-        Returns the first result of `split` for each item, and the result of `merge` for each
-        partition.
+        The first stage has one task per item, each later one `tasks` tasks. A task returns its
+        report, and one block for each task of the next stage, in their order. A later task gets its
+        number and the blocks for it, in the order of the tasks that sent them. Returns the reports
+        of each stage, in the order of its tasks.
         """
         ...
 

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -13,18 +14,20 @@ from typing import Any, TypeVar
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from mirrorlake.apply.runner import TasksDied
+from mirrorlake.apply.runner import StageResult, TasksDied
 from mirrorlake.spark.errors import RAISED, death
 from mirrorlake.spark.session import workers
 
 T = TypeVar("T")
 R = TypeVar("R")
-S = TypeVar("S")
 
 Versions = Mapping[str, str] | None
 """The versions that executors must have; None if they run this Python."""
 
 POOL = "spark.scheduler.pool"
+
+REPORTS = 0
+"""The task of each stage of a chain that passes on the reports of earlier stages."""
 
 ELASTIC_SLOTS = 16
 """Maximum number of tasks of a job when executors are allocated dynamically and fewer exist. Spark
@@ -32,8 +35,8 @@ allocates executors because of waiting tasks."""
 
 
 class SparkRunner:
-    """A `Runner` on a session. Its jobs have their own tag; rows between tasks use Spark's shuffle
-    and broadcast, so that tasks share nothing but storage."""
+    """A `Runner` on a session. Its jobs have their own tag; a chain is one job, whose blocks use
+    Spark's shuffle, so that tasks share nothing but storage."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context, self._needed = session.sparkContext, workers.required_versions(session)
@@ -91,31 +94,26 @@ class SparkRunner:
         found = dict(zip(chain(*indexes), chain(*results), strict=True))
         return [found[index] for index in range(len(items))]
 
-    def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
-        sent = self._context.broadcast(shared)
-        try:
-            return self.run(partial(_with_broadcast, work, sent), items)
-        finally:
-            sent.destroy()
-
-    def shuffle(
+    def chain(
         self,
-        split: Callable[[T], tuple[S, Sequence[bytes]]],
+        first: Callable[[T], StageResult],
         items: Sequence[T],
-        merge: Callable[[int, Sequence[bytes]], R],
-        partitions: int,
-    ) -> tuple[list[S], list[R]]:
+        later: Sequence[Callable[[int, Sequence[Any]], StageResult]],
+        tasks: int,
+    ) -> list[list[Any]]:
         with self.tagged():
-            numbered = self._context.parallelize(list(enumerate(items)), len(items))
-            # One more partition, for the results of `split`.
-            blocks = numbered.flatMap(partial(_split, split, partitions, self._needed)).partitionBy(
-                partitions + 1, _itself
+            sent = self._context.parallelize(list(enumerate(items)), len(items)).flatMap(
+                partial(_first, first, self._needed)
             )
-            merged = blocks.mapPartitionsWithIndex(
-                partial(_merge, merge, partitions, self._needed)
-            ).collect()
-        *results, report = [result for _partition, result in sorted(merged, key=_first)]
-        return report, results
+            for stage, work in enumerate(later, start=1):
+                sent = sent.partitionBy(tasks, _itself).mapPartitionsWithIndex(
+                    partial(_later, stage, work, self._needed)
+                )
+            found = [message for _to, message in sent.collect()]
+        return [
+            [one.content for one in sorted(found, key=_sender) if one.stage == stage]
+            for stage in range(len(later) + 1)
+        ]
 
     def cancel(self) -> None:
         """Cancel our own jobs, but no others of the session."""
@@ -135,45 +133,49 @@ def _done(work: Callable[[T], R], needed: Versions, items: Sequence[T]) -> list[
     return workers.done(work, items, needed)
 
 
-def _with_broadcast(work: Callable[[T, S], R], sent: Any, item: T) -> R:
-    return work(item, sent.value)
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What a task of a chain sends: its report, or a block for the next stage. stage, sender: the
+    number of the task's stage, and its number there."""
+
+    stage: int
+    sender: int
+    content: Any
+    is_report: bool
 
 
-Block = tuple[int, tuple[int, Any]]
-"""The partition for which a block is meant, and the block's number and content."""
-
-
-def _split(
-    split: Callable[[T], tuple[S, Sequence[bytes]]],
-    partitions: int,
-    needed: Versions,
-    numbered: tuple[int, T],
-) -> Iterator[Block]:
+def _first(
+    work: Callable[[T], StageResult], needed: Versions, numbered: tuple[int, T]
+) -> Iterator[tuple[int, _Message]]:
     number, item = numbered
-    ((report, blocks),) = workers.done(split, [item], needed)
-    yield partitions, (number, report)
-    for partition, block in enumerate(blocks):
-        yield partition, (number, block)
+    (result,) = workers.done(work, [item], needed)
+    yield from _sent(0, number, result)
 
 
-def _merge(
-    merge: Callable[[int, Sequence[bytes]], R],
-    partitions: int,
+def _later(
+    stage: int,
+    work: Callable[[int, Sequence[Any]], StageResult],
     needed: Versions,
-    partition: int,
-    blocks: Iterable[Block],
-) -> Iterator[tuple[int, Any]]:
-    contents = [content for _number, content in sorted((b for _to, b in blocks), key=_first)]
-    if partition == partitions:
-        yield partition, contents
-    else:
-        (merged,) = workers.done(partial(merge, partition), [contents], needed)
-        yield partition, merged
+    number: int,
+    received: Iterable[tuple[int, _Message]],
+) -> Iterator[tuple[int, _Message]]:
+    messages = sorted((message for _to, message in received), key=_sender)
+    blocks = [message.content for message in messages if not message.is_report]
+    (result,) = workers.done(partial(work, number), [blocks], needed)
+    yield from ((REPORTS, message) for message in messages if message.is_report)
+    yield from _sent(stage, number, result)
 
 
-def _itself(partition: int) -> int:
-    return partition
+def _sent(stage: int, sender: int, result: StageResult) -> Iterator[tuple[int, _Message]]:
+    report, blocks = result
+    yield REPORTS, _Message(stage, sender, report, is_report=True)
+    for task, block in enumerate(blocks):
+        yield task, _Message(stage, sender, block, is_report=False)
 
 
-def _first(pair: tuple[int, Any]) -> int:
-    return pair[0]
+def _itself(task: int) -> int:
+    return task
+
+
+def _sender(message: _Message) -> int:
+    return message.sender

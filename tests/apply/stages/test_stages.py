@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,11 +199,11 @@ def test_texts_are_spread_beside_other_files(orders: Mirrored) -> None:
 
 
 class Otherwise(InProcessRunner):
-    """Its second task of each shuffle hashes keys as another release would."""
+    """Its second task of each chain hashes keys as another release would."""
 
-    def shuffle(self, split, items, merge, partitions):
-        read, merged = super().shuffle(split, items, merge, partitions)
-        return [read[0], *(replace(one, hasher="another") for one in read[1:])], merged
+    def chain(self, first, items, later, tasks):
+        read, *others = super().chain(first, items, later, tasks)
+        return [[read[0], *(replace(one, hasher="another") for one in read[1:])], *others]
 
 
 def test_tasks_with_another_hash_function_are_detected(
@@ -292,10 +292,6 @@ class Twice(InProcessRunner):
         answers = [super(Twice, self).run(work, items, packing) for _ in range(2)]
         return [both[next(self._turn)] for both in zip(*answers, strict=True)]
 
-    def broadcast(self, work, items, shared):
-        answers = [super(Twice, self).broadcast(work, items, shared) for _ in range(2)]
-        return [both[next(self._turn)] for both in zip(*answers, strict=True)]
-
 
 def test_a_task_that_runs_twice_has_no_second_effect(
     store: LocalStore, reader: HandmadeReader
@@ -315,8 +311,8 @@ def test_inconsistent_stages_are_given_up(
 ) -> None:
     truly = tasks._write
 
-    def one_less(task: tasks.WriteTask, found: Sequence[tasks.FoundKeys]) -> tasks.WrittenRows:
-        written = truly(task, found)
+    def one_less(task: tasks.WriteTask) -> tasks.WrittenRows:
+        written = truly(task)
         return replace(written, rows=written.rows - 1)
 
     monkeypatch.setattr(tasks, "_write", one_less)
@@ -364,9 +360,9 @@ def test_a_table_is_not_spread_for_some_batches_after_one_was_given_up(
 
 
 class Deadly(InProcessRunner):
-    """Tasks of a shuffle die with their process."""
+    """Tasks of a chain die with their process."""
 
-    def shuffle(self, split, items, merge, partitions):
+    def chain(self, first, items, later, tasks):
         raise TasksDied("they crashed")
 
 
@@ -449,13 +445,16 @@ def test_what_was_read_is_written_once(
     for rows in runs:
         landed.append([InputShare(0, file, Share(n, len(rows))) for n in range(len(rows))])
         read.append(tasks.KeysRead(tuple((n, 0, 0, 0) for n in rows), "", partial=False))
-    left = [[tuple(data.draw(st.integers(0, n)) for n in rows) for rows in runs] for _ in range(2)]
+    drawn = [data.draw(st.sets(st.integers(0, max(0, sum(rows) - 1)))) for rows in runs]
+    left = [
+        np.array(sorted(some) if sum(rows) else [], np.int64)
+        for some, rows in zip(drawn, runs, strict=True)
+    ]
 
     def in_order(one: tasks.Stretch) -> tuple[int, int, int]:
         return one.run, one.begin, one.end
 
-    folded = [tasks.Folded(b"", tuple(some)) for some in left]
-    groups = stretches(landed, read, folded, count)
+    groups = stretches(landed, read, [(rows, rows[::2]) for rows in left], count)
     assert len(groups) <= count
     found = sorted((one for group in groups for one in group), key=in_order)
     assert [one.share for one in found] == [share for some in landed for share in some]
@@ -463,6 +462,10 @@ def test_what_was_read_is_written_once(
         bounds = [(one.begin, one.end) for one in found if one.run == run]
         assert [end - begin for begin, end in bounds] == rows
         assert [begin for begin, _end in bounds] == [0, *(end for _begin, end in bounds[:-1])]
+        for name, expected in (("left", left[run]), ("updated", left[run][::2])):
+            own = [one for one in found if one.run == run]
+            written = [tasks.numbers(getattr(one, name)) + one.begin for one in own]
+            assert np.concatenate(written).tolist() == expected.tolist()
     for group in groups:
         assert list(group) == sorted(group, key=in_order)
 

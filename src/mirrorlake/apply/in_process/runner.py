@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
+
+from mirrorlake.apply.runner import StageResult
 
 T = TypeVar("T")
 R = TypeVar("R")
-S = TypeVar("S")
 
 
 class InProcessRunner:
@@ -39,23 +41,29 @@ class InProcessRunner:
                 found[index] = _pickled(_pickled(work)(_pickled(items[index])))
         return [found[index] for index in range(len(items))]
 
-    def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
-        return [_pickled(_pickled(work)(_pickled(item), _pickled(shared))) for item in items]
-
-    def shuffle(
+    def chain(
         self,
-        split: Callable[[T], tuple[S, Sequence[bytes]]],
+        first: Callable[[T], StageResult],
         items: Sequence[T],
-        merge: Callable[[int, Sequence[bytes]], R],
-        partitions: int,
-    ) -> tuple[list[S], list[R]]:
-        split_items = self.run(split, items)
-        blocks = [[blocks[n] for _first, blocks in split_items] for n in range(partitions)]
-        merged = [_pickled(_pickled(merge)(n, _pickled(group))) for n, group in enumerate(blocks)]
-        return [first for first, _blocks in split_items], merged
+        later: Sequence[Callable[[int, Sequence[Any]], StageResult]],
+        tasks: int,
+    ) -> list[list[Any]]:
+        done = self.run(first, items)
+        reports = [[report for report, _blocks in done]]
+        for work in later:
+            blocks = [(n, [sent[n] for _report, sent in done]) for n in range(tasks)]
+            done = self.run(partial(_numbered, work), blocks)
+            reports.append([report for report, _blocks in done])
+        return reports
 
     def cancel(self) -> None:
         """Does nothing: tasks in this process cannot be cancelled."""
+
+
+def _numbered(
+    work: Callable[[int, Sequence[Any]], StageResult], given: tuple[int, Sequence[Any]]
+) -> StageResult:
+    return work(*given)
 
 
 def _pickled(value: T) -> T:

@@ -7,6 +7,7 @@
     write    landed files      read the resulting rows; write data files and after images
 
 All changes of a key are in one partition, in file and row order. Each file of the table is read by
-one task, which writes its deletion vector. Stages exchange keys and row numbers: read and fold by
-the runner's shuffle, the others by its broadcast. Rows are read only by the task that writes them.
+one task, which writes its deletion vector. The first three stages are one chain of the runner, and
+send each other keys and row numbers. The driver receives bitmaps of row numbers, and divides the
+resulting rows among the tasks of the last stage. Rows are read only by the task that writes them.
 """

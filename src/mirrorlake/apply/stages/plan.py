@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 from pyroaring import BitMap
 
 from mirrorlake.apply.runner import Runner
 from mirrorlake.apply.stages.shares import InputShare, balanced, shares
 from mirrorlake.apply.stages.tasks import (
     Folded,
-    FoundKeys,
     KeysRead,
     ReadTask,
     Stretch,
     Taken,
-    TakeTask,
     WriteTask,
     WrittenRows,
+    bitmap,
     fold_partition,
+    numbers,
     read_keys,
     take_rows,
     without_files,
@@ -52,81 +52,86 @@ class StagePlan:
     def run(self) -> BatchResult:
         """Run all stages. Raises GivenUp, TasksDied."""
         runs = shares(self._batch.landed, self._tasks)
-        read, folded = self._read_and_fold(runs)
-        taken = self._take(folded)
-        found = [
-            FoundKeys(fold.left, fold.sought, once)
-            for fold, once in zip(folded, _single_row_bitmaps(folded, taken), strict=True)
-        ]
-        written = self._write(
-            runs, read, folded, found, images=any(result.rows for result in taken)
-        )
+        read, folded, taken = self._read_fold_take(runs)
+        self._reached(CrashPoint.STAGE_WRITTEN)
+        left = resulting_rows(folded, _keys_with_one_row(folded, taken))
+        groups = stretches(runs, read, left, self._tasks)
+        images = any(result.rows for result in taken)
+        tasks = [WriteTask(self._bare, group, images) for group in groups]
+        written = _done(self._runner.run(write_rows, tasks))
+        self._reached(CrashPoint.STAGE_WRITTEN)
         _check_sizes(written, self._batch.rows.row_checks.file_bytes)
-        _check_rows(folded, written)
+        _check_rows(left, written)
         return _result(self._batch, runs, read, taken, written)
 
-    def _read_and_fold(
+    def _read_fold_take(
         self, runs: Sequence[tuple[InputShare, ...]]
-    ) -> tuple[list[KeysRead], list[Folded]]:
+    ) -> tuple[list[KeysRead], list[Folded], list[Taken]]:
         tasks = [ReadTask(self._bare, run, self._tasks) for run in runs]
-        fold = partial(fold_partition, self._batch)
-        found = self._runner.shuffle(read_keys, tasks, fold, self._tasks)
-        read, folded = self._done(found[0]), self._done(found[1])
+        later = [partial(work, self._batch, self._tasks) for work in (fold_partition, take_rows)]
+        found = self._runner.chain(read_keys, tasks, later, self._tasks)
+        read: list[KeysRead] = _done(found[0])
         if any(keys.partial for keys in read):
             raise GivenUp("values that the source did not send")
         if len({keys.hasher for keys in read}) > 1:
             raise GivenUp("executors with different releases of DuckDB")
-        return read, folded
+        return read, _done(found[1]), _done(found[2])
 
-    def _take(self, folded: Sequence[Folded]) -> list[Taken]:
-        """Run the stage take, on the files that may contain one of the keys."""
-        indexes = sorted({index for fold in folded for index in fold.candidates})
-        files = [self._batch.files[index] for index in indexes]
-        sizes = [int(add["size"]) for add in files]
-        tasks = [TakeTask(self._bare, group) for group in balanced(files, sizes, self._tasks)]
-        keys = [fold.keys for fold in folded if fold.keys]
-        return self._done(self._runner.broadcast(take_rows, tasks, keys)) if tasks else []
 
-    def _write(
-        self,
-        runs: Sequence[tuple[InputShare, ...]],
-        read: Sequence[KeysRead],
-        folded: Sequence[Folded],
-        found: list[FoundKeys],
-        *,
-        images: bool,
-    ) -> list[WrittenRows]:
-        groups = stretches(runs, read, folded, self._tasks)
-        tasks = [WriteTask(self._bare, group, images) for group in groups]
-        return self._done(self._runner.broadcast(write_rows, tasks, found))
+def _done(results: Sequence[T | MirrorlakeError]) -> list[T]:
+    """The results of a stage. Raises GivenUp if one is an error, which the batch in one task
+    will report with all details."""
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, MirrorlakeError):
+            raise GivenUp(result.code)
+        done.append(result)
+    return done
 
-    def _done(self, results: Sequence[T | MirrorlakeError]) -> list[T]:
-        """The results of a stage. Raises GivenUp if one is an error, which the batch in one task
-        will report with all details."""
-        done: list[T] = []
-        for result in results:
-            if isinstance(result, MirrorlakeError):
-                raise GivenUp(result.code)
-            done.append(result)
-        self._reached(CrashPoint.STAGE_WRITTEN)
-        return done
+
+def resulting_rows(
+    folded: Sequence[Folded], once: Sequence[np.ndarray]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The row numbers of each run's resulting rows, and of those of them that replace exactly one
+    row of the table; ascending. once: for each partition, the keys that had one row."""
+    left = [[fold.left[run][0] for fold in folded] for run in range(len(folded[0].left))]
+    updated: list[list[bytes]] = [[] for _ in left]
+    for fold, single in zip(folded, once, strict=True):
+        start = 0
+        for run, (_rows, replacing) in enumerate(fold.left):
+            number = numbers(replacing)
+            end = start + len(number)
+            section = slice(*np.searchsorted(single, [start, end]).tolist())
+            updated[run].append(bitmap(number[single[section] - start]))
+            start = end
+    return [
+        (numbers(_union(rows)), numbers(_union(replacing)))
+        for rows, replacing in zip(left, updated, strict=True)
+    ]
+
+
+def _union(encoded: Sequence[bytes]) -> bytes:
+    return BitMap.union(*map(BitMap.deserialize, encoded)).serialize()
 
 
 def stretches(
     runs: Sequence[Sequence[InputShare]],
     read: Sequence[KeysRead],
-    folded: Sequence[Folded],
+    left: Sequence[tuple[np.ndarray, np.ndarray]],
     count: int,
 ) -> list[tuple[Stretch, ...]]:
     """Group all that was read by tasks of about equal cost to read and write: later rows of a batch
-    are more often resulting rows."""
+    are more often resulting rows. left: as of `resulting_rows`."""
     found, weights = [], []
-    for run, (shares_, keys) in enumerate(zip(runs, read, strict=True)):
+    for run, (shares_, keys, numbers_) in enumerate(zip(runs, read, left, strict=True)):
         begin = 0
-        for index, (share, end) in enumerate(zip(shares_, keys.ends, strict=True)):
-            left = sum(fold.count[run][index] for fold in folded)
-            found.append(Stretch(run, begin, end, share))
-            weights.append(end - begin + WRITE_COST * left)
+        for share, end in zip(shares_, keys.ends, strict=True):
+            rows, updated = (
+                number[slice(*np.searchsorted(number, [begin, end]).tolist())] - begin
+                for number in numbers_
+            )
+            found.append(Stretch(run, begin, end, share, bitmap(rows), bitmap(updated)))
+            weights.append(end - begin + WRITE_COST * len(rows))
             begin = end
     groups = balanced(found, weights, count)
     return [tuple(sorted(group, key=_in_order)) for group in groups]
@@ -145,30 +150,23 @@ def _check_sizes(written: Sequence[WrittenRows], most: int) -> None:
         raise GivenUp("a file near the limit of its size")
 
 
-def _check_rows(folded: Sequence[Folded], written: Sequence[WrittenRows]) -> None:
+def _check_rows(
+    left: Sequence[tuple[np.ndarray, np.ndarray]], written: Sequence[WrittenRows]
+) -> None:
     """Give up unless the number of written rows equals that of the fold."""
-    left = sum(rows for fold in folded for run in fold.count for rows in run)
-    if left != sum(result.rows for result in written):
+    if sum(len(rows) for rows, _updated in left) != sum(result.rows for result in written):
         raise GivenUp("stages that do not fit together")
 
 
-def _single_row_bitmaps(
-    folded: Sequence[Folded], taken: Sequence[Taken]
-) -> list[tuple[bytes, ...]]:
-    """For each partition, the bitmaps of its keys that had one row in the table."""
-    once: list[tuple[bytes, ...]] = []
-    numbers = itertools.count()  # `taken` has entries only for partitions with keys to look up
-    for fold in folded:
-        if not fold.keys or not taken:
-            once.append(())
-            continue
-        index = next(numbers)
-        several = [result.several[index] for result in taken]
-        single = [result.once[index] for result in taken]
-        bitmaps = [BitMap.deserialize(encoded) for encoded in single + several]
+def _keys_with_one_row(folded: Sequence[Folded], taken: Sequence[Taken]) -> list[np.ndarray]:
+    """For each partition, the numbers of its keys that had one row in the table, ascending."""
+    once = []
+    for index in range(len(folded)):
+        found = [of[index] for result in taken for of in (result.once, result.several)]
+        bitmaps = [BitMap.deserialize(encoded) for encoded in found]
         if len(BitMap.union(*bitmaps)) != sum(map(len, bitmaps)):
             raise GivenUp("a key with rows in files of several tasks")
-        once.append(tuple(single))
+        once.append(numbers(_union([result.once[index] for result in taken])))
     return once
 
 

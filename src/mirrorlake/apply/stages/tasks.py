@@ -7,11 +7,11 @@ reports the error with all details.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -21,7 +21,7 @@ from pyroaring import BitMap
 from mirrorlake.apply.commit_metadata import Rows as MarkerCounts
 from mirrorlake.apply.commit_metadata import by_marker
 from mirrorlake.apply.fold import LandedBatch, fold
-from mirrorlake.apply.stages.shares import InputShare
+from mirrorlake.apply.stages.shares import InputShare, balanced
 from mirrorlake.apply.task.batch import BatchTask, as_texts
 from mirrorlake.apply.task.errors import fault
 from mirrorlake.delta.lookup.key_join import connected
@@ -82,15 +82,26 @@ class KeysRead:
         return tuple(accumulate(map(sum, self.rows)))
 
 
-def read_keys(task: ReadTask) -> tuple[KeysRead | Failed, Sequence[bytes]]:
-    """The result, and one block per partition: keys, markers and row numbers."""
+@dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """The landed rows of a run that are in one partition.
+
+    keys: the key and the marker of each; rows: a bitmap of their row numbers, in the same order.
+    """
+
+    keys: bytes
+    rows: bytes
+
+
+def read_keys(task: ReadTask) -> tuple[KeysRead | Failed, Sequence[KeyBlock | None]]:
+    """The result, and one block per partition; None after an error or with unchanged values."""
     done = _guarded(task.batch, lambda: _read_keys(task))
     if isinstance(done, MirrorlakeError):
-        return done, [b""] * task.partitions
+        return done, [None] * task.partitions
     return done
 
 
-def _read_keys(task: ReadTask) -> tuple[KeysRead, list[bytes]]:
+def _read_keys(task: ReadTask) -> tuple[KeysRead, Sequence[KeyBlock | None]]:
     reading = task.batch.rows
     found = [list(_key_rows(task, share)) for share in task.shares]
     blocks = [block for group in found for block in group]
@@ -98,19 +109,20 @@ def _read_keys(task: ReadTask) -> tuple[KeysRead, list[bytes]]:
     names = list(reading.key)
     keys = pa.concat_tables([empty.select(names), *(block.data.select(names) for block in blocks)])
     markers = [pa.chunked_array([block.marker for block in group], pa.int8()) for group in found]
+    partial = any(block.unchanged is not None for block in blocks)
+    read = KeysRead(tuple(map(by_marker, markers)), f"duckdb {duckdb.__version__}", partial)
+    if partial:
+        return read, [None] * task.partitions
     marker = np.concatenate([group.to_numpy() for group in markers])
     partition = hash_partition(keys, task.partitions)
     order = np.argsort(partition, kind="stable")
-    rows = _with_columns(keys.take(pa.array(order)), pa.array(marker[order]), pa.array(order))
-    read = KeysRead(
-        tuple(map(by_marker, markers)),
-        f"duckdb {duckdb.__version__}",
-        any(block.unchanged is not None for block in blocks),
-    )
-    rows = rows.replace_schema_metadata({"ends": json.dumps(read.ends)})
+    rows = _with_column(keys.take(pa.array(order)), pa.array(marker[order]))
     ends = np.cumsum(np.bincount(partition, minlength=task.partitions)).tolist()
     sections = zip([0, *ends[:-1]], ends, strict=True)
-    return read, [_encoded([rows.slice(start, end - start)]) for start, end in sections]
+    return read, [
+        KeyBlock(_encoded(rows.slice(start, end - start)), bitmap(order[start:end]))
+        for start, end in sections
+    ]
 
 
 def _key_rows(task: ReadTask, share: InputShare) -> Iterator[Rows]:
@@ -139,72 +151,68 @@ def hash_partition(keys: pa.Table, partitions: int) -> np.ndarray:
 class Folded:
     """The net changes of a partition.
 
-    left: one record batch per run of landed rows: the row numbers of the resulting rows, ascending,
-        and the number of the key whose existing rows each replaces, or -1.
-    count: the number of resulting rows by run and share.
-    keys: the keys to look up, each with whether a resulting row replaces its existing rows.
-    sought: the number of these keys.
-    candidates: the indexes of the files of the table that may contain them.
+    left: for each run of landed rows, bitmaps of the row numbers of its resulting rows, and of
+        those that replace the existing rows of a key.
+    sought: the number of keys to look up. The first ones are those of the replacing rows.
     """
 
-    left: bytes
-    count: tuple[tuple[int, ...], ...]
-    keys: bytes = b""
-    sought: int = 0
-    candidates: tuple[int, ...] = ()
-
-
-def fold_partition(batch: BatchTask, _partition: int, blocks: Sequence[bytes]) -> Folded | Failed:
-    """Fold the keys of a partition. blocks: of each run of landed rows; empty after an error."""
-    if not all(blocks):
-        return Folded(b"", ())
-    return _guarded(batch, lambda: _fold(batch, blocks))
-
-
-def _fold(batch: BatchTask, blocks: Sequence[bytes]) -> Folded:
-    table_schema, key = batch.rows.schema, batch.rows.key
-    files, numbers, ends = [], [], []
-    for block in blocks:
-        (rows,) = _decoded(block)
-        *keys, marker, number = rows.columns
-        files.append(("", Rows(pa.table(keys, list(key)), marker, None, key)))
-        numbers.append(number.to_numpy())
-        ends.append(json.loads(rows.schema.metadata[b"ends"]))
-    schema = Schema.of([table_schema.schema[name] for name in key])
-    net = fold(LandedBatch(batch.table, schema, key, files))
-    left = stages.reset_keys(net)
-    sections, count, start = [], [], 0
-    for number, of_shares in zip(numbers, ends, strict=True):
-        end = start + len(number)
-        section = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
-        rows = number[net.source_row[section] - start]
-        sections.append(_numbers(rows, left.index[section]))
-        count.append(tuple(np.diff(np.searchsorted(rows, of_shares), prepend=0).tolist()))
-        start = end
-    if not left.keys.num_rows:
-        return Folded(_encoded(sections), tuple(count))
-    return Folded(
-        _encoded(sections),
-        tuple(count),
-        _encoded([_with_columns(left.keys, pa.array(left.alive))]),
-        left.keys.num_rows,
-        tuple(candidate_indexes(batch.files, table_schema, left.keys)),
-    )
-
-
-def _numbers(rows: np.ndarray, index: np.ndarray) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(rows), pa.array(index)], ["row", "index"])
-
-
-# -- take -----------------------------------------------------------------------------------------
+    left: tuple[tuple[bytes, bytes], ...]
+    sought: int
 
 
 @dataclass(frozen=True, slots=True)
-class TakeTask:
-    """Look up keys in files of the table, and delete their rows."""
+class SoughtKeys:
+    """The keys of a partition to look up.
 
-    batch: BatchTask
-    group: tuple[Mapping[str, Any], ...]
+    replaced: the number of keys, from the first, whose existing rows are replaced by a resulting
+    row; candidates: a bitmap of the indexes of the files of the table that may contain a key.
+    """
+
+    keys: bytes
+    replaced: int
+    candidates: bytes
+
+
+def fold_partition(
+    batch: BatchTask, tasks: int, _partition: int, blocks: Sequence[KeyBlock | None]
+) -> tuple[Folded | Failed, Sequence[SoughtKeys | None]]:
+    """Fold the keys of a partition, for `tasks` tasks that look up. blocks: of each run of landed
+    rows; None after an error."""
+    given = [block for block in blocks if block is not None]
+    if len(given) < len(blocks):
+        return Folded((), 0), [None] * tasks
+    done = _guarded(batch, lambda: _fold(batch, given))
+    if isinstance(done, MirrorlakeError):
+        return done, [None] * tasks
+    folded, sought = done
+    return folded, [sought] * tasks
+
+
+def _fold(batch: BatchTask, blocks: Sequence[KeyBlock]) -> tuple[Folded, SoughtKeys]:
+    table_schema, key = batch.rows.schema, batch.rows.key
+    files = []
+    for block in blocks:
+        keys, marker = _split_last_column(_decoded(block.keys))
+        files.append(("", Rows(keys, marker, None, key)))
+    schema = Schema.of([table_schema.schema[name] for name in key])
+    net = fold(LandedBatch(batch.table, schema, key, files))
+    keys, replaced = stages.reset_keys(net)
+    left, start = [], 0
+    for block in blocks:
+        number = numbers(block.rows)
+        end = start + len(number)
+        section = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
+        rows = number[net.source_row[section] - start]
+        left.append((bitmap(rows), bitmap(rows[net.first[section]])))
+        start = end
+    candidates = candidate_indexes(batch.files, table_schema, keys) if keys.num_rows else []
+    return (
+        Folded(tuple(left), keys.num_rows),
+        SoughtKeys(_encoded(_batch_of(keys)), replaced, bitmap(np.asarray(candidates, np.int64))),
+    )
+
+
+# -- take -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,30 +221,45 @@ class Taken:
     once, several: for each partition a bitmap of its keys that had one row, or several, in these
     files."""
 
-    actions: tuple[str, ...]
-    rows: int
-    beyond: int
-    once: tuple[bytes, ...]
-    several: tuple[bytes, ...]
+    actions: tuple[str, ...] = ()
+    rows: int = 0
+    beyond: int = 0
+    once: tuple[bytes, ...] = ()
+    several: tuple[bytes, ...] = ()
 
 
-def take_rows(task: TakeTask, keys: Sequence[bytes]) -> Taken | Failed:
-    """keys: `Folded.keys` of each partition that has any."""
-    return _guarded(task.batch, lambda: _take(task, keys))
+def take_rows(
+    batch: BatchTask, tasks: int, task: int, keys: Sequence[SoughtKeys | None]
+) -> tuple[Taken | Failed, Sequence[None]]:
+    """Look up the keys of all partitions in the files of the table that are those of this one of
+    `tasks` tasks, and delete their rows. keys: of each partition; None after an error."""
+    given = [part for part in keys if part is not None]
+    if len(given) < len(keys):
+        return Taken(), ()
+    return _guarded(batch, lambda: _take(batch, tasks, task, given)), ()
 
 
-def _take(task: TakeTask, keys: Sequence[bytes]) -> Taken:
-    batch, schema = task.batch, task.batch.rows.schema
-    found = [_split_last_column(_decoded(part)[0]) for part in keys]
-    ends = np.cumsum([part.num_rows for part, _alive in found])
+def _take(batch: BatchTask, tasks: int, task: int, keys: Sequence[SoughtKeys]) -> Taken:
+    # Every task divides the files in the same way.
+    candidates = np.unique(np.concatenate([numbers(part.candidates) for part in keys]))
+    files = [batch.files[index] for index in candidates.tolist()]
+    groups = balanced(files, [int(add["size"]) for add in files], tasks)
+    found = [pa.Table.from_batches([_decoded(part.keys)]) for part in keys]
+    ends = np.cumsum([part.num_rows for part in found])
+    group = groups[task] if task < len(groups) else ()
+    if not group:
+        return Taken(once=(bitmap(NONE),) * len(keys), several=(bitmap(NONE),) * len(keys))
+    replaced = [
+        np.arange(part.num_rows) < of.replaced for part, of in zip(found, keys, strict=True)
+    ]
     with open_workspace(batch.location, batch.options) as table:
-        table.fetch(task.group)
+        table.fetch(group)
         done = stages.delete_keys(
             table.folder,
-            task.group,
-            schema,
-            pa.concat_tables([part for part, _alive in found]),
-            np.concatenate([alive.to_numpy(zero_copy_only=False) for _keys, alive in found]),
+            group,
+            batch.rows.schema,
+            pa.concat_tables(found),
+            np.concatenate(replaced),
             batch.rows.threads,
         )
         table.upload(done.actions)
@@ -253,33 +276,26 @@ def _by_partition(keys: np.ndarray, ends: np.ndarray) -> tuple[bytes, ...]:
     """Convert ascending numbers of keys to one bitmap per partition, whose keys count from 0."""
     starts = [0, *ends[:-1].tolist()]
     bounds = np.searchsorted(keys, [0, *ends.tolist()]).tolist()
-    return tuple(
-        BitMap((keys[bounds[i] : bounds[i + 1]] - start).astype(np.uint32)).serialize()
-        for i, start in enumerate(starts)
-    )
+    return tuple(bitmap(keys[bounds[i] : bounds[i + 1]] - start) for i, start in enumerate(starts))
 
 
 # -- write ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class FoundKeys:
-    """The lookup result of a partition. left, sought: as in `Folded`; once: bitmaps of the keys
-    that had one row in the table."""
-
-    left: bytes
-    sought: int
-    once: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Stretch:
-    """The rows `begin` to `end` - 1 of a run, and the share that contains them."""
+    """The rows `begin` to `end` - 1 of a run, and the share that contains them.
+
+    left, updated: bitmaps of the resulting rows, and of those that replace exactly one row of the
+    table; numbered from `begin`.
+    """
 
     run: int
     begin: int
     end: int
     share: InputShare
+    left: bytes
+    updated: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,49 +319,25 @@ class WrittenRows:
     size: tuple[tuple[int, int], ...]
 
 
-def write_rows(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows | Failed:
-    """found: the lookup results of all partitions."""
-    return _guarded(task.batch, lambda: _write(task, found))
+def write_rows(task: WriteTask) -> WrittenRows | Failed:
+    return _guarded(task.batch, lambda: _write(task))
 
 
-def _write(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows:
+def _write(task: WriteTask) -> WrittenRows:
     batch, schema = task.batch, task.batch.rows.schema
     size: dict[int, int] = {}
-    left = [_decoded(result.left) for result in found]
-    rows, indexes = [nullable_schema(schema.schema).empty_table()], [np.zeros(0, np.int64)]
+    rows, updated = [nullable_schema(schema.schema).empty_table()], [np.zeros(0, bool)]
     for stretch in task.stretches:
-        numbers, index = _resulting_rows(stretch, found, left)
-        rows += _rows(task, stretch, numbers, size)
-        indexes.append(index)
-    now = pa.concat_tables(rows)
-    updated = 0
+        number = numbers(stretch.left)
+        rows += _rows(task, stretch, number, size)
+        updated.append(np.isin(number, numbers(stretch.updated), assume_unique=True))
+    now, replaces = pa.concat_tables(rows), np.concatenate(updated)
     with open_workspace(batch.location, batch.options) as table:
         actions = write_data_files(table.folder, schema, now, list(batch.rows.key))
         if task.images:
-            index = np.concatenate(indexes)
-            images, updated = stages.write_after_images(
-                table.folder, schema, now, index, _had_one_row(found)
-            )
-            actions += images
+            actions += stages.write_after_images(table.folder, schema, now, replaces)
         table.upload(actions)
-    return WrittenRows(as_texts(actions), now.num_rows, updated, tuple(size.items()))
-
-
-def _resulting_rows(
-    stretch: Stretch, found: Sequence[FoundKeys], left: Sequence[Sequence[pa.RecordBatch]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The resulting rows of a stretch, ascending, numbered from its beginning, and the number of
-    the key among those of all partitions whose existing rows each replaces, or -1."""
-    numbers, indexes, first = [], [], 0
-    for result, runs in zip(found, left, strict=True):
-        row, index = (column.to_numpy() for column in runs[stretch.run].columns)
-        section = slice(*np.searchsorted(row, [stretch.begin, stretch.end]).tolist())
-        numbers.append(row[section] - stretch.begin)
-        indexes.append(np.where(index[section] >= 0, first + index[section], -1))
-        first += result.sought
-    number = np.concatenate(numbers)
-    order = np.argsort(number)
-    return number[order], np.concatenate(indexes)[order]
+    return WrittenRows(as_texts(actions), now.num_rows, int(replaces.sum()), tuple(size.items()))
 
 
 def _rows(
@@ -369,42 +361,44 @@ def _rows(
         raise ValueError("a landed file was replaced while it was read")
 
 
-def _had_one_row(found: Sequence[FoundKeys]) -> np.ndarray:
-    """Whether each key of all partitions had one row in the table; bool."""
-    once = np.zeros(sum(result.sought for result in found), bool)
-    first = 0
-    for result in found:
-        for bitmap in result.once:
-            keys = BitMap.deserialize(bitmap).to_array()
-            once[first + np.asarray(keys, np.int64)] = True
-        first += result.sought
-    return once
-
-
 # -- bytes ----------------------------------------------------------------------------------------
 
+NONE = np.zeros(0, np.int64)
 
-def _encoded(batches: Sequence[pa.RecordBatch]) -> bytes:
+
+def bitmap(ascending: np.ndarray) -> bytes:
+    """A compressed bitmap of ascending numbers."""
+    # Of an array of numpy, it would make an object of each number.
+    return BitMap(array("I", ascending.astype(np.uint32).tobytes())).serialize()
+
+
+def numbers(encoded: bytes) -> np.ndarray:
+    """The numbers in a bitmap, ascending; int64."""
+    return np.asarray(BitMap.deserialize(encoded).to_array(), np.int64)
+
+
+def _encoded(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 
-def _decoded(content: bytes) -> list[pa.RecordBatch]:
-    return list(pa.ipc.open_stream(content))
+def _decoded(content: bytes) -> pa.RecordBatch:
+    (batch,) = pa.ipc.open_stream(content)
+    return batch
 
 
-def _with_columns(table: pa.Table, *more: pa.Array) -> pa.RecordBatch:
-    """The table with additional columns without names."""
-    columns = [*map(contiguous, table.columns), *more]
-    fields = [*table.schema, *(pa.field("", column.type) for column in more)]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+def _batch_of(table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*map(contiguous, table.columns)], schema=table.schema)
+
+
+def _with_column(table: pa.Table, column: pa.Array) -> pa.RecordBatch:
+    """The table with a last column without a name."""
+    return _batch_of(table.append_column("", column))
 
 
 def _split_last_column(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Array]:
-    """Split off the last column."""
     *columns, last = batch.columns
     return pa.table(columns, schema=pa.schema(list(batch.schema)[:-1])), last
 

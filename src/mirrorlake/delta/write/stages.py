@@ -4,7 +4,7 @@ A batch is distributed three times: by key, by file of the table, and by new row
 computes its net change. The task of a file finds the existing rows, and is the only one that writes
 its deletion vector. Change types depend on both, for which the tasks exchange numbers, not rows:
 
-    reset_keys           by key     the keys that are reset, and which of them have a row afterwards
+    reset_keys           by key     the keys that are reset, first those that have a row afterwards
     delete_keys          by file    deletes the existing rows, and writes their before images
     write_after_images   by row     writes the after images of new rows
 
@@ -29,20 +29,6 @@ from mirrorlake.model.net_changes import NetChanges
 
 
 @dataclass(frozen=True, slots=True)
-class ResetKeys:
-    """The reset keys of net changes.
-
-    keys: the reset keys; alive: bool, whether a new row replaces the existing rows of the key;
-    index: int64, for each row of the net changes, the row number of the key whose existing rows it
-    replaces, or -1.
-    """
-
-    keys: pa.Table
-    alive: np.ndarray
-    index: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
 class DeletedRows:
     """The rows of given keys that were deleted from given files.
 
@@ -56,16 +42,15 @@ class DeletedRows:
     several: np.ndarray
 
 
-def reset_keys(net: NetChanges) -> ResetKeys:
-    """The reset keys of net changes, which must not have missing values."""
+def reset_keys(net: NetChanges) -> tuple[pa.Table, int]:
+    """The reset keys of net changes, which must not have missing values, and how many of them, from
+    the first, are those of the rows that are the first of a reset key, in the order of these."""
     assert net.missing is None
-    reset = np.flatnonzero(net.reset)
-    number = np.full(len(net.reset) + 1, -1)  # the last one is for rows without a key
-    number[reset] = np.arange(len(reset))
-    index = np.where(net.first, number[net.code], -1)
-    alive = np.zeros(len(reset), bool)
-    alive[index[index >= 0]] = True
-    return ResetKeys(net.keys.take(pa.array(reset)), alive, index)
+    replaced = net.code[net.first]
+    others = net.reset.copy()
+    others[replaced] = False
+    keys = np.concatenate((replaced, np.flatnonzero(others)))
+    return net.keys.take(pa.array(keys)), len(replaced)
 
 
 def delete_keys(
@@ -76,7 +61,8 @@ def delete_keys(
     alive: np.ndarray,
     threads: int = 1,
 ) -> DeletedRows:
-    """Delete the rows with these keys from these files, which no other task changes."""
+    """Delete the rows with these keys from these files, which no other task changes. alive: bool,
+    whether a new row replaces the existing rows of the key."""
     found = find_rows(table, files, schema, keys, threads)
     before = np.bincount(found.code, minlength=keys.num_rows)
     actions: list[dict[str, Any]] = []
@@ -92,19 +78,11 @@ def delete_keys(
 
 
 def write_after_images(
-    table: Path, schema: TableSchema, rows: pa.Table, index: np.ndarray, once: np.ndarray
-) -> tuple[list[dict[str, Any]], int]:
-    """Write the after images of new rows. Returns the actions and the number of updates.
-
-    index: as in `ResetKeys`; once: bool, whether the key had one row in the table.
-    """
-    updated = np.zeros(len(index), bool)
-    takes = index >= 0
-    updated[takes] = once[index[takes]]
-    if not rows.num_rows:
-        return [], 0
-    actions: list[dict[str, Any]] = []
-    if schema.feed is FeedMode.IMAGES:
-        kinds = rewrite.change_types(updated, "update_postimage", "insert")
-        actions = rewrite.write_changes(table, rows, kinds, schema)
-    return actions, int(updated.sum())
+    table: Path, schema: TableSchema, rows: pa.Table, updated: np.ndarray
+) -> list[dict[str, Any]]:
+    """Write the after images of new rows. updated: bool, whether each replaces exactly one row of
+    the table."""
+    if not rows.num_rows or schema.feed is not FeedMode.IMAGES:
+        return []
+    kinds = rewrite.change_types(updated, "update_postimage", "insert")
+    return rewrite.write_changes(table, rows, kinds, schema)
