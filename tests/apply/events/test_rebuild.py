@@ -14,6 +14,7 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.apply.events import rebuild
+from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.delta.schema import OF_EVENTS
 from mirrorlake.errors import EventStateDamaged, EventTableError
@@ -191,6 +192,59 @@ def test_a_key_that_was_deleted_beside_dead_letters_stays_deleted(tmp_path: Path
     bucket.put("b.jsonl", kept, old, minute="")
     bucket.cycle(anew=True)
     assert bucket.plain() == [{"id": 1}]
+
+
+@pytest.mark.clause("ST-234")
+@pytest.mark.parametrize("mode", ["append", "keyless"])
+def test_events_without_a_uuid_beside_dead_letters_are_told_by_their_rows(
+    tmp_path: Path, mode: str
+) -> None:
+    key = () if mode == "keyless" else ("id",)
+    bucket = Bucket(tmp_path, is_append=mode == "append")
+
+    def unnamed(number: int, place: int, **changed: str) -> dict[str, object]:
+        """Events of one number have equal rows in a table without a key, at every place."""
+        payload = {"id": number, "odd name": f"v{number}"}
+        told = {"lsn": f"0/{place:X}", "sort_keys": [number, f"0/{place:X}"]}
+        return event(number, payload, key=key, uuid=None, **told, **changed)
+
+    def row_counts() -> list[int]:
+        return sorted(row["id"] for row in bucket.plain())
+
+    applied = [unnamed(1, 1), unnamed(2, 2), unnamed(2, 3), event(3, {"id": 3}, key=key)]
+    dead = [unnamed(n, n, read_method="cdc") for n in range(10, 11 + MOST_ROWS)]
+    # Equal to applied ones in all that rows tell without a key.
+    dead += [unnamed(2, 4, read_method="cdc"), unnamed(4, 6, read_method="cdc")]
+    bucket.put("a.jsonl", *applied, *dead, minute="")
+    bucket.put("b.jsonl", unnamed(4, 5), minute="")
+    bucket.cycle()
+    assert row_counts() == [1, 2, 2, 3, 4]
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.consumer().replay()
+    assert row_counts() == [1, 2, 2, 3, 4]
+    bucket.settings = replace(bucket.settings, source=EventSource.POSTGRESQL)
+    for _again in range(2):
+        bucket.consumer().replay()
+        assert row_counts() == [1, 2, 2, 2, 3, 4, 4, *range(10, 11 + MOST_ROWS)]
+
+
+@pytest.mark.parametrize("name", ["odd name", "note"])
+def test_rows_are_told_by_content_whatever_their_columns_are_named(
+    tmp_path: Path, name: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    dead = [event(3, {}, uuid=f"u{n}") for n in range(MOST_ROWS + 1)]
+    bucket.put("a.jsonl", event(5, {"id": 1, name: "a"}, uuid=None), *dead, minute="")
+    bucket.cycle()
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    # Later by position, of the same time: it would lose against a row whose event is unknown.
+    later = event(5, {"id": 1, name: "b"}, "UPDATE", uuid=None, lsn="0/6")
+    bucket.put("b.jsonl", later, minute="")
+    bucket.cycle(anew=True)
+    (row,) = bucket.plain()
+    assert row == {"id": 1, column_name(name): "b"}
 
 
 def file_removed(file: Path) -> None:

@@ -134,6 +134,7 @@ class EventConsumer:
         started = self._clock.now()
         first_day = self._horizon((), started, self._settings.retention)
         files = list(self._files.list(first_day if self._journal.files else ""))
+        files.sort(key=self._is_applied)  # those of which that is not known come first
 
         def read(state: StateRebuild) -> None:
             reader = FileReader(
@@ -152,17 +153,20 @@ class EventConsumer:
 
     def _add(self, state: StateRebuild, table: TableId, file: FoundFile, part: FileEvents) -> None:
         """Add the events of a file to the state that is computed, without its dead letters, which
-        may be applied later (ST-254). If not all of these are listed, only the events of rows are
-        known to be applied."""
+        may be applied later (ST-254)."""
         known = self._journal.files.get(file.path)
-        is_old = bool(file.minute) and file.minute < self._journal.horizon
-        is_applied = known.etag == file.etag if known else is_old
-        letters = known.letters if known else ()
-        is_applied &= all(letter.is_listed for letter in letters)
-        dead = [row for letter in letters for row in letter.rows]
+        dead = [row for letter in (known.letters if known else ()) for row in letter.rows]
+        is_applied = self._is_applied(file)
         for events in part.tables:
             if events.table == table:
                 state.add(events.only(~np.isin(events.row, dead)), is_applied=is_applied)
+
+    def _is_applied(self, file: FoundFile) -> bool:
+        """Whether all events of a file are known to be applied, except the listed dead letters."""
+        known = self._journal.files.get(file.path)
+        if known is None:
+            return bool(file.minute) and file.minute < self._journal.horizon
+        return known.etag == file.etag and all(letter.is_listed for letter in known.letters)
 
     def _go_on(self) -> None:
         if self._ended():

@@ -26,11 +26,13 @@ from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles, reading
 from mirrorlake.apply.events.remembered.merging import IDENTITY, MergeBatch
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.apply.events.remembered.truncating import truncated
-from mirrorlake.apply.events.rows import AppliedRows, checked_rows, merge_batch
+from mirrorlake.apply.events.rows import AppliedRows, appended_rows, checked_rows, merge_batch
 from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.apply.events.unnamed import UnnamedEvents, is_unnamed
 from mirrorlake.delta.lookup.key_lookup import candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.workspace import TableWorkspace
+from mirrorlake.events.envelope import UUID
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.event_order import ORDER, first_of_each, records_of_rows
 from mirrorlake.mirror.event_order.resolution import DECIDES
@@ -83,6 +85,7 @@ class StateRebuild:
     ) -> None:
         self._settings, self._workspace = settings, workspace
         self._rows, self._state = rows, state
+        self._unnamed = UnnamedEvents()
 
     @property
     def known(self) -> Mapping[str, UnifiedType]:
@@ -90,14 +93,16 @@ class StateRebuild:
         return self._state.columns.known
 
     def add(self, events: TableEvents, *, is_applied: bool) -> None:
-        """Remember events, in any order. Of those that may not have been applied yet, only the
-        events of rows, and deletions of keys without a row, which would change nothing."""
+        """Remember events: first those that may not have been applied yet, otherwise in any order.
+        Of these, only the events of rows count, and deletions of keys without a row, which would
+        change nothing."""
         state = recognized(self._state, events, self._settings)
         if state is None:
             return
         self._state = state
         rows, _letters = checked_rows(events, state)
         if not state.merges:
+            self._add_unnamed(rows, is_applied=is_applied)
             if is_applied:
                 self._add_seen(rows.order)
             return
@@ -116,12 +121,13 @@ class StateRebuild:
             if self._state.merges:
                 self._add_rows(rows)
             else:
-                # Rows without a uuid cannot be told from their values alone.
-                named = rows.filter(pc.is_valid(_told(rows, 0)))
-                self._add_seen(self._order(named))
+                self._add_seen(self._order(rows.filter(pc.invert(is_unnamed(rows)))))
+                self._unnamed.count(self._own(rows.filter(is_unnamed(rows))))
             times = _told(rows, 1)
             latest = max(self._state.source_ms, pc.max(times).as_py() or 0)
             self._state = replace(self._state, source_ms=latest)
+        if found := self._unnamed.found():
+            self._add_identities(pa.array(found, pa.binary()), pa.array(found.values(), pa.int64()))
         return self._state
 
     # -- tables that keep the last row of each key ---------------------------------------------
@@ -195,10 +201,27 @@ class StateRebuild:
     # -- tables that keep every event -----------------------------------------------------------
 
     def _add_seen(self, order: pa.Table) -> None:
+        events = order.take(pa.array(first_of_each(order)))
+        self._add_identities(identities(events), events["source_ms"])
+
+    def _add_unnamed(self, rows: AppliedRows, *, is_applied: bool) -> None:
+        which = pc.is_null(contiguous(rows.head.column(UUID))).to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(which)
+        own = self._own(appended_rows(self._state, rows, at, with_metadata=False))
+        order = rows.order.take(pa.array(at))
+        if is_applied:
+            self._unnamed.add_applied(own, identities(order))
+        else:
+            self._unnamed.add(own, identities(order), order["source_ms"])
+
+    def _own(self, rows: pa.Table) -> pa.Table:
+        """Rows without position and time, which not every table has."""
+        return rows.select([*(column.name for column in self._state.columns), METADATA])
+
+    def _add_identities(self, found: pa.Array, source_ms: pa.Array | pa.ChunkedArray) -> None:
         state = self._state
         seen = merging.seen_events(self._workspace, state.keys)
-        events = order.take(pa.array(first_of_each(order)))
-        own = pa.table([identities(events), events["source_ms"]], schema=seen.arrow)
+        own = pa.table([found, source_ms], schema=seen.arrow)
         known = seen.find(own.select([IDENTITY])).rows.column(IDENTITY).combine_chunks()
         own = own.filter(pc.invert(pc.is_in(own.column(IDENTITY), value_set=known)))
         if not own.num_rows:
@@ -236,7 +259,7 @@ class StateRebuild:
         return pa.table(columns, names=[f"v{number}" for number in range(len(columns))])
 
     def _order(self, rows: pa.Table) -> pa.Table:
-        named = self._values(rows).rename_columns([one.source for one in self._state.columns])
+        named = self._values(rows).rename_columns([one.name for one in self._state.columns])
         return records_of_rows(_told(rows, 0), _told(rows, 1), content_of(named))
 
 
