@@ -68,13 +68,15 @@ class Project:
     folder: Path
     database: Database
 
-    def write(self, *, streaming: bool = False, **capture: Any) -> None:
+    def write(self, *source: str, **capture: Any) -> None:
+        """source: more lines of that section."""
         settings = "".join(f"  {name}: {value}\n" for name, value in capture.items())
         self.file.write_text(
             f"name: {self.database.name}\nroot: ./root\n"
             f"source:\n  type: postgresql\n  url: ${{TEST_URL}}\n  tables: ['a.*', 'b.*']\n"
-            f"  load_workers: 1\n  streaming: {str(streaming).lower()}\n"
-            f"spark:\n  driver_memory: 1g\n  master: local[2]\n"
+            f"  load_workers: 1\n"
+            + "".join(f"  {line}\n" for line in source)
+            + "spark:\n  driver_memory: 1g\n  master: local[2]\n"
             + (f"capture:\n{settings}" if settings else "")
         )
 

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.sources.postgresql.connect import connect_replication, simple_query
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 from tests.profiles import some
 
@@ -114,7 +115,7 @@ def test_a_transaction_that_is_streamed_survives_a_crash(
     name = project.database.name
     at_once = "debug_logical_replication_streaming"
     project.database.execute(f"alter database {name} set {at_once} = 'immediate'")
-    project.write(streaming=True, roll_bytes=2_000)
+    project.write("streaming: true", roll_bytes=2_000)
     project.run("capture", "--once")
     with psycopg.connect(project.database.url) as long:
         long.execute("insert into b.notes select g, 'long' from generate_series(500, 900) g")
@@ -126,6 +127,36 @@ def test_a_transaction_that_is_streamed_survives_a_crash(
         long.execute("insert into b.notes values (1000, 'long')")
         project.run("capture", "--once")
     project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", [CrashPoint.CHANGES_STAGED, CrashPoint.ACKNOWLEDGED])
+def test_a_prepared_transaction_survives_crashes(project: Project, point: CrashPoint) -> None:
+    """With a slot that sends it when it is prepared: before its commit, and as that is landed."""
+    project.write("failover: false", "streaming: true")
+    project.run("capture", "--once")
+    name = project.database.name
+    with connect_replication(project.database.url) as replication:
+        slot = f"mirrorlake_{name}"
+        simple_query(replication, f"ALTER_REPLICATION_SLOT {slot} (TWO_PHASE true)")
+    with psycopg.connect(project.database.url, autocommit=True) as writer:
+        for statement in [
+            "begin",
+            "insert into b.notes select g, 'prepared' from generate_series(500, 900) g",
+            "update a.orders set note = 'prepared' where id < 5",
+            f"prepare transaction '{name}'",
+        ]:
+            writer.execute(statement)
+
+    project.database.execute("insert into b.notes values (1000, 'before')")
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")
+    project.database.execute(f"commit prepared '{name}'", MORE)
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")
+    project.database.execute(CHANGES)
     project.run("capture", "--once")
     assert_landed(project)
 

@@ -103,6 +103,26 @@ def stream_abort(xid: int, sub: int, *more: int) -> bytes:
     return struct.pack(f"!cII{len(more)}Q", b"A", xid, sub, *more)
 
 
+def begin_prepare(xid: int, lsn: int, gid: str = "it") -> bytes:
+    return struct.pack("!cQQqI", b"b", lsn, lsn + 1, 0, xid) + _string(gid)
+
+
+def prepare(xid: int, lsn: int, gid: str = "it") -> bytes:
+    return struct.pack("!cBQQqI", b"P", 0, lsn, lsn + 1, 0, xid) + _string(gid)
+
+
+def stream_prepare(xid: int, lsn: int, gid: str = "it") -> bytes:
+    return b"p" + prepare(xid, lsn, gid)[1:]
+
+
+def commit_prepared(xid: int, lsn: int, end: int, time: int = 0, gid: str = "it") -> bytes:
+    return struct.pack("!cBQQqI", b"K", 0, lsn, end, time, xid) + _string(gid)
+
+
+def rollback_prepared(xid: int, lsn: int, gid: str = "it") -> bytes:
+    return struct.pack("!cBQQqqI", b"r", 0, lsn - 9, lsn, 0, 0, xid) + _string(gid)
+
+
 def in_block(xid: int, message: bytes) -> bytes:
     """A message of a transaction in progress."""
     return message[:1] + struct.pack("!I", xid) + message[1:]

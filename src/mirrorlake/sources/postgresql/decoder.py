@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.errors import BadValue, TableError, TableRecreated
+from mirrorlake.errors import BadValue, SourceUnavailable, TableError, TableRecreated
 from mirrorlake.model.change import Alteration, Marker, SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
@@ -100,6 +100,11 @@ class Decoder:
         if not raw:
             return Chunk(Transactions((), (), (), ()), (), opens=False, idle=None, size=0)
         messages = Messages(raw, lsns)
+        if unknown := messages.unknown():
+            raise SourceUnavailable(
+                f"PostgreSQL sent messages of kinds that were not requested: {sorted(unknown)}",
+                hint="Capture reconnects, and reads the properties of the slot again.",
+            )
         carried = self._open
         transactions, transaction, ordinal = self._transactions(messages)
         parts: list[Part] = list(self._altered(messages, transactions, transaction))

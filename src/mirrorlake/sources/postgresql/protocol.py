@@ -19,6 +19,8 @@ INSERT, UPDATE, DELETE = b"IUD"
 KEY_TUPLE, OLD_TUPLE = b"KO"
 NULL, TEXT, UNCHANGED = b"ntu"
 
+_KINDS = np.frombuffer(b"BCRTIUDYOM", np.uint8)  # the last three mean nothing to us
+
 POSTGRES_EPOCH = 946_684_800_000_000
 """Microseconds from 1970 to 2000, from which PostgreSQL counts."""
 
@@ -78,6 +80,11 @@ class Messages:
     def int64(self, at: np.ndarray) -> np.ndarray:
         values: np.ndarray = self._int64[at].astype(np.int64)
         return values
+
+    def unknown(self) -> set[str]:
+        """The kinds of messages that we do not understand. Left out they would lose changes."""
+        unknown = self.kind[~np.isin(self.kind, _KINDS)]
+        return set(map(chr, np.unique(unknown).tolist()))
 
     def metadata(self, at: np.ndarray) -> pa.RecordBatch | None:
         """The metadata of these messages: `lsn`, uint64."""

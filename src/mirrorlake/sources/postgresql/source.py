@@ -161,12 +161,13 @@ class PostgresSource:
             if finding.severity is CheckSeverity.ERROR:
                 raise self._gap(finding.message, since)
 
-    def _set_failover(self, replication: Connection) -> None:
+    def _set_failover(self, replication: Connection, state: slots.SlotState | None) -> None:
         """Correct the slot of an earlier release, and one whose setting has changed."""
-        name, failover = self._settings.slot, self._settings.failover
-        state = slots.slot_state(self._sql(), name)
-        if state and not state.active_pid and state.failover not in {None, failover}:
-            slots.set_failover(replication, name, failover=failover)
+        failover = self._settings.failover
+        if not state or state.active_pid or (state.two_phase and not slots.takes_both(replication)):
+            return
+        if state.failover not in {None, failover}:
+            slots.set_failover(replication, self._settings.slot, failover=failover)
 
     def _check_lineage(self, since: LogPoint, former: str) -> None:
         """Everything up to `since` is in the log that the server writes now. Raises SourceGap."""
@@ -222,7 +223,8 @@ class PostgresSource:
             )
             replication = self._replication()
             try:
-                self._set_failover(replication)
+                state = slots.slot_state(self._sql(), self._settings.slot)
+                self._set_failover(replication, state)
                 stream = PostgresStream(
                     replication,
                     self._settings.slot,
@@ -232,6 +234,7 @@ class PostgresSource:
                     since,
                     metadata=metadata,
                     streaming=self._settings.streaming,
+                    two_phase=state is not None and state.two_phase,
                 )
             except BaseException as error:
                 replication.close()

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.sources.chunk import SchemaChange
-from mirrorlake.sources.postgresql.replication import in_progress
 from mirrorlake.sources.postgresql.replication.in_progress import (
     InProgress,
     protocol_version,
     streaming_option,
 )
+from mirrorlake.sources.postgresql.replication.spool import Spools
 from tests.conformance.scene import events
 from tests.sources.postgresql.wire import (
     COLUMNS,
@@ -44,9 +44,9 @@ TOP, SUB, OTHER = 700, 701, 710
 
 def handed_on(*messages: bytes, memory: int = 1 << 20) -> list[bytes]:
     """What is left for the decoder, in the order in which it gets it."""
-    streamed, found = InProgress(memory), []
+    streamed, found = InProgress(Spools(memory)), []
     for number, each in enumerate(messages):
-        if streamed.in_block or each[0] in in_progress.KINDS:
+        if streamed.takes(each[0]):
             found += [message for _, message in streamed.take(number, each) or ()]
         else:
             found.append(each)
@@ -102,7 +102,7 @@ def test_a_committed_transaction_comes_as_if_it_had_come_whole() -> None:
 
 
 def test_messages_stand_in_the_log_where_they_stood() -> None:
-    streamed = InProgress(1)
+    streamed = InProgress(Spools(1))
     streamed.take(1, stream_start(TOP))
     streamed.take(2**63, in_block(TOP, row(1)))
     streamed.take(3, in_block(TOP, row(2)))
@@ -206,14 +206,14 @@ def test_a_transaction_that_was_taken_back_to_its_beginning_is_empty() -> None:
 
 def test_memory_is_bounded_however_many_transactions_there_are() -> None:
     memory = 100_000
-    streamed = InProgress(memory)
+    spools = Spools(memory)
+    streamed = InProgress(spools)
     large = insert(APPLES, ["1", "x" * 900])
     for number in range(2_000):
         xid = number % 50
         for each in block(xid, in_block(xid, large)):
             streamed.take(number, each)
-        kept = [transaction.spool for transaction in streamed._transactions.values()]
-        assert sum(spool.in_memory for spool in kept) <= memory
+        assert spools.in_memory <= memory
     committed = streamed.take(0, stream_commit(7, 1, 2))
     assert committed is not None
     assert [message for _, message in committed][1:-1] == [large] * 40

@@ -17,10 +17,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mirrorlake.sources.postgresql.replication.spool import Message, Spool
+from mirrorlake.model.position import Lsn
+from mirrorlake.sources.postgresql.replication.spool import Message, Spool, Spools
 
 START, STOP, COMMIT, ABORT = b"SEcA"
-KINDS = frozenset((START, STOP, COMMIT, ABORT))
+_KINDS = frozenset((START, STOP, COMMIT, ABORT))
 
 _NUMBERED = frozenset(b"IUDTRY")
 """Kinds of messages that carry the number of their (sub)transaction in a block. Of the others that
@@ -46,7 +47,7 @@ class _Transaction:
     such a place is of the subtransaction or of others below it as long as it may be taken back."""
 
     id: int
-    spool: Spool = field(default_factory=Spool)
+    spool: Spool
     starts: dict[int, int] = field(default_factory=dict)
 
     def take_back(self, sub: int) -> None:
@@ -62,25 +63,23 @@ class InProgress:
     """The transactions of one connection that are in progress. They are sent again to the next
     connection: nothing of them is durable, and nothing acknowledged."""
 
-    def __init__(self, memory: int) -> None:
-        """memory: bytes of messages that are not written to files, of all transactions."""
-        self._memory = memory
-        self._used = 0  # at least as much as is in memory
+    def __init__(self, spools: Spools) -> None:
+        self._spools = spools
         self._transactions: dict[int, _Transaction] = {}
         self._block: _Transaction | None = None
 
-    @property
-    def in_block(self) -> bool:
-        """Whether the next message belongs to a transaction in progress."""
-        return self._block is not None
+    def takes(self, kind: int) -> bool:
+        """Whether the next message, of a kind, is part of a transaction in progress."""
+        return self._block is not None or kind in _KINDS
 
     def take(self, lsn: int, message: bytes) -> Iterator[Message] | None:
-        """A message in a block, or of one of `KINDS`. Returns the messages of a transaction that it
-        commits; they must be read before the next one is taken. Raises StorageUnavailable."""
+        """Such a message. Returns the messages of a transaction that it commits; they must be read
+        before the next one is taken. Raises StorageUnavailable."""
         kind = message[0]
         if kind == START:
             (id_,) = struct.unpack_from("!I", message, 1)
-            self._block = self._transactions.setdefault(id_, _Transaction(id_))
+            self._block = self._transactions.get(id_) or _Transaction(id_, self._spools.new())
+            self._transactions[id_] = self._block
         elif kind == STOP:
             self._block = None
         elif kind == COMMIT:
@@ -90,6 +89,15 @@ class InProgress:
         elif self._block is not None and kind in _NUMBERED:
             self._keep(self._block, lsn, message)
         return None
+
+    def prepared(self, id_: int) -> Spool:
+        """The messages of a transaction that is in progress no longer, as it is prepared."""
+        return self._transactions.pop(id_).spool
+
+    def acknowledgeable(self, durable: Lsn, _sent: Lsn) -> Lsn:
+        """Up to where the server may forget the log, when everything that ends at or before
+        `durable` is durable, and everything before `_sent` has come. Never less than it was."""
+        return durable
 
     def close(self) -> None:
         for transaction in self._transactions.values():
@@ -101,16 +109,7 @@ class InProgress:
         (id_,) = struct.unpack_from("!I", message, 1)
         if id_ != transaction.id and id_ not in transaction.starts:
             transaction.starts[id_] = transaction.spool.end
-        transaction.spool.append(lsn, message[:1] + message[5:])
-        self._used += len(message) + 16
-        if self._used > self._memory:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        spools = [transaction.spool for transaction in self._transactions.values()]
-        while (used := sum(spool.in_memory for spool in spools)) > self._memory // 2:
-            max(spools, key=lambda spool: spool.in_memory).write_out()
-        self._used = used
+        self._spools.append(transaction.spool, lsn, message[:1] + message[5:])
 
     def _abort(self, id_: int, sub: int) -> None:
         if id_ != sub:
@@ -121,7 +120,14 @@ class InProgress:
 
     def _committed(self, lsn: int, message: bytes) -> Iterator[Message]:
         id_, flags, commit, end, time = struct.unpack_from("!IBQQq", message, 1)
-        transaction = self._transactions.pop(id_)
-        yield lsn, struct.pack("!cQqI", b"B", commit, time, id_)
-        yield from transaction.spool.messages()
-        yield lsn, struct.pack("!cBQQq", b"C", flags, commit, end, time)
+        return as_whole(self._transactions.pop(id_).spool, lsn, id_, flags, commit, end, time)
+
+
+def as_whole(
+    spool: Spool, lsn: int, id_: int, flags: int, commit: int, end: int, time: int
+) -> Iterator[Message]:
+    """The messages of a transaction between Begin and Commit. lsn: where these stand in the log;
+    commit, end: where the commit begins and ends."""
+    yield lsn, struct.pack("!cQqI", b"B", commit, time, id_)
+    yield from spool.messages()
+    yield lsn, struct.pack("!cBQQq", b"C", flags, commit, end, time)

@@ -13,28 +13,30 @@ from mirrorlake.sources.postgresql.connect import Connection, simple_query
 @dataclass(frozen=True, slots=True)
 class SlotState:
     """Of a row of pg_replication_slots. `status`: reserved, extended, unreserved or lost; failover:
-    whether standbys may copy it, None where the server knows no such slots."""
+    whether standbys may copy it, None where the server knows no such slots; two_phase: whether it
+    sends transactions when they are prepared."""
 
     active_pid: int | None
     confirmed: Lsn | None
     status: str
     safe_bytes: int | None
     failover: bool | None
+    two_phase: bool
 
 
 def slot_state(connection: Connection, name: str) -> SlotState | None:
     row = connection.execute(
         """
         select active_pid, confirmed_flush_lsn::text, coalesce(wal_status, 'lost'), safe_wal_size,
-               (to_jsonb(s) ->> 'failover')::boolean
+               (to_jsonb(s) ->> 'failover')::boolean, two_phase
         from pg_replication_slots s where slot_name = %s
         """,
         [name],
     ).fetchone()
     if row is None:
         return None
-    pid, confirmed, status, safe_bytes, failover = row
-    return SlotState(pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes, failover)
+    pid, confirmed, *others = row
+    return SlotState(pid, Lsn.parse(confirmed) if confirmed else None, *others)
 
 
 def in_use(connection: Connection, name: str) -> SlotInUse:
@@ -94,6 +96,11 @@ def create_slot(
 def knows_failover(connection: Connection) -> bool:
     """Whether standbys of the server can have copies of slots."""
     return connection.info.server_version >= 170_000
+
+
+def takes_both(connection: Connection) -> bool:
+    """Whether standbys can have copies of slots with two_phase."""
+    return connection.info.server_version >= 180_000
 
 
 def set_failover(replication: Connection, name: str, *, failover: bool) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
+from weakref import WeakSet
 
 from mirrorlake.errors import StorageUnavailable
 
@@ -98,6 +99,38 @@ class Spool:
                 self._file.close()
             self._file = None
         self._written = 0
+
+
+class Spools:
+    """The spools of one connection, which have bounded memory together."""
+
+    def __init__(self, memory: int) -> None:
+        """memory: bytes of messages that are not written to files."""
+        self._memory = memory
+        self._used = 0  # at least as much as is in memory
+        self._open: WeakSet[Spool] = WeakSet()
+
+    @property
+    def in_memory(self) -> int:
+        return sum(spool.in_memory for spool in self._open)
+
+    def new(self) -> Spool:
+        spool = Spool()
+        self._open.add(spool)
+        return spool
+
+    def append(self, spool: Spool, lsn: int, message: bytes) -> None:
+        """Raises StorageUnavailable."""
+        before = spool.in_memory
+        spool.append(lsn, message)
+        self._used += spool.in_memory - before
+        if self._used > self._memory:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while (used := self.in_memory) > self._memory // 2:
+            max(self._open, key=lambda spool: spool.in_memory).write_out()
+        self._used = used
 
 
 def _missing(block: bytes, begin: int = 0) -> int:

@@ -19,7 +19,8 @@ from mirrorlake.sources.postgresql.connect import Connection, simple_query, tran
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.replication import in_progress
 from mirrorlake.sources.postgresql.replication.in_progress import InProgress
-from mirrorlake.sources.postgresql.replication.spool import Message
+from mirrorlake.sources.postgresql.replication.prepared import TwoPhase
+from mirrorlake.sources.postgresql.replication.spool import Message, Spools
 
 log = structlog.get_logger()
 
@@ -58,38 +59,49 @@ class PostgresStream:
         *,
         metadata: bool,
         streaming: bool = False,
+        two_phase: bool = False,
     ) -> None:
-        """streaming: of transactions in progress, if the server knows it."""
+        """streaming: of transactions in progress, if the server knows it. two_phase: the slot sends
+        transactions when they are prepared."""
+        assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
         self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
-        self._acknowledged = Lsn(0)
+        self._acknowledged = self._durable = Lsn(0)
         self._answered = self.heard = time.monotonic()
-        self._sent = Lsn(0)  # the position that the server last reported
         self._idle = Lsn(0)  # the last such place that we passed on
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         self._slot, self._publications = slot, sql.Literal(names)
         self._passed = since  # behind the last transaction that was handed on
-        self._has_ended = False
-        self._in_progress: InProgress | None = None
-        self._replayed: Iterator[Message] | None = None  # of a transaction that was streamed
-        version = replication.info.server_version
-        option = in_progress.streaming_option(version) if streaming else None
-        if option is not None:
-            self._in_progress = InProgress(_MEMORY_BYTES)
-        self._start(since, in_progress.protocol_version(version) if option else 1, option)
+        self._has_ended, self._two_phase = False, two_phase
+        self._replayed: Iterator[Message] | None = None  # of a transaction that has waited
+        self._start(streaming=streaming)
 
-    def _start(self, since: LogPoint, version: int, streaming: str | None) -> None:
+    def _start(self, *, streaming: bool) -> None:
+        """Begin behind what was handed on. A slot with two_phase begins where it was acknowledged,
+        so that transactions that were prepared since come."""
+        version = self._connection.info.server_version
+        self._streaming = in_progress.streaming_option(version) if streaming else None
+        spools = Spools(_MEMORY_BYTES)
+        self._in_progress: InProgress | TwoPhase | None = None
+        if self._two_phase:
+            self._in_progress = TwoPhase(spools, self._passed)
+            self._idle = Lsn(max(self._passed.value - 1, 0))  # what comes again is not idle
+        elif self._streaming:
+            self._in_progress = InProgress(spools)
+        self._sent = Lsn(0)  # the position that the server last reported
+        newest = in_progress.protocol_version(version) if self._in_progress else 1
         options = [
-            sql.SQL("proto_version {}").format(sql.Literal(str(version))),
+            sql.SQL("proto_version {}").format(sql.Literal(str(newest))),
             sql.SQL("publication_names {}").format(self._publications),
         ]
-        if streaming is not None:
-            options.append(sql.SQL("streaming {}").format(sql.Literal(streaming)))
+        if self._streaming:
+            options.append(sql.SQL("streaming {}").format(sql.Literal(self._streaming)))
+        begin = Lsn(0) if self._two_phase else self._passed
         simple_query(
             self._connection,
             sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({})")
-            .format(sql.Identifier(self._slot), sql.SQL(str(since)), sql.SQL(", ").join(options))
+            .format(sql.Identifier(self._slot), sql.SQL(str(begin)), sql.SQL(", ").join(options))
             .as_string(self._connection),
         )
 
@@ -107,7 +119,9 @@ class PostgresStream:
             self._idle = self._sent
             self._decoder.passed(self._sent)
             chunk = replace(chunk, idle=self._sent)
-        self._passed = chunk.reached()[-1] if chunk.reached() else self._passed
+        for point in chunk.reached():
+            assert isinstance(point, Lsn)
+            self._passed = max(self._passed, point)
         return chunk if messages or chunk.idle else None
 
     def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
@@ -121,6 +135,7 @@ class PostgresStream:
             self._lsns = []
         while size < self._limit:
             if self._replayed is not None:
+                deadline = deadline if messages else _soon(deadline)
                 size += self._replay(messages, self._limit - size)
                 continue
             if self._has_ended:
@@ -135,7 +150,7 @@ class PostgresStream:
                 if self._in_progress is not None and self._is_streamed(data):
                     continue
                 if not messages:
-                    deadline = min(deadline, time.monotonic() + GATHER_SECONDS)
+                    deadline = _soon(deadline)
                 # A copy: the collector follows every view, and there are hundred thousands.
                 messages.append(bytes(data[_HEADER:]))
                 if self._lsns is not None:
@@ -158,7 +173,7 @@ class PostgresStream:
         """Take a message of a transaction in progress, if it is one."""
         streamed = self._in_progress
         assert streamed is not None
-        if not streamed.in_block and data[_HEADER] not in in_progress.KINDS:
+        if not streamed.takes(data[_HEADER]):
             return False
         lsn = int.from_bytes(data[1:9], "big")
         self._replayed = streamed.take(lsn, bytes(data[_HEADER:]))
@@ -181,7 +196,7 @@ class PostgresStream:
 
     def acknowledge(self, point: LogPoint) -> None:
         assert isinstance(point, Lsn)
-        self._acknowledged = max(self._acknowledged, point)
+        self._durable = max(self._durable, point)
         with translated():
             self._answer()
 
@@ -214,6 +229,9 @@ class PostgresStream:
 
     def _answer(self) -> None:
         """Report to the server what is durable, and request its position."""
+        durable, waiting = self._durable, self._in_progress
+        safe = waiting.acknowledgeable(durable, self._sent) if waiting else durable
+        self._acknowledged = max(self._acknowledged, safe)
         offset = self._acknowledged.value
         now = time.time_ns() // 1000 - protocol.POSTGRES_EPOCH
         self._pgconn.put_copy_data(struct.pack("!cQQQQB", b"r", offset, offset, offset, now, 1))
@@ -231,14 +249,20 @@ class PostgresStream:
         reason = result.error_message.decode(errors="replace").strip() if result else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
         is_between = not self._decoder.in_transaction
-        if not (self._in_progress and state == _INTERNAL_ERROR and is_between):
+        if not (self._streaming and state == _INTERNAL_ERROR and is_between):
             raise SourceUnavailable(
                 f"PostgreSQL ended the replication stream: {reason or 'no reason given'}",
                 hint="Capture reconnects.",
             )
         while self._pgconn.get_result() is not None:
             pass
-        self._in_progress.close()
-        self._in_progress, self._has_ended = None, False
+        if self._in_progress is not None:
+            self._in_progress.close()
+        self._has_ended = False
         log.warning(STREAMING_OFF, slot=self._slot, reason=reason, until="the next connection")
-        self._start(self._passed, 1, None)
+        self._start(streaming=False)
+
+
+def _soon(deadline: float) -> float:
+    """Until when a chunk is gathered that begins now."""
+    return min(deadline, time.monotonic() + GATHER_SECONDS)
