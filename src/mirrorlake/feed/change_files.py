@@ -8,7 +8,9 @@ its data files and deletion vectors.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,23 @@ import pyarrow as pa
 from mirrorlake.delta import deletion_vectors, partitions
 from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import NONE, path_of
-from mirrorlake.delta.lookup.row_cache import table_rows
+from mirrorlake.delta.lookup.row_cache import read_rows, table_rows
+from mirrorlake.delta.lookup.whole_files import WholeFileReader
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
+from mirrorlake.feed.reading_ahead import FileRead
 from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.options import ObjectOptions
 
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
+METADATA_FIELDS = (
+    pa.field(CHANGE_TYPE, pa.string()),
+    pa.field(COMMIT_VERSION, pa.int64()),
+    pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")),
+)
 
 
 class DamagedFile(Exception):
@@ -56,42 +66,85 @@ def read(
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
     with open_workspace(str(location), options) as workspace:
+        reader = ChangeReader(workspace, schema)
         for version in range(first, end + 1):
-            yield from changes(workspace, schema, version, log.actions(version))
+            for file in reader.files(version, log.actions(version)):
+                yield from file.read()
 
 
-def changes(
-    workspace: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
-) -> Iterator[pa.Table]:
-    """Like `read`, for one commit with these actions, with the columns of `schema`."""
-    moment = commit_time(version, actions)
-    for kinds, rows in _changed(workspace, schema, version, actions):
-        if rows.num_rows:
-            yield with_metadata(rows, kinds, version, moment)
+class ChangeReader:
+    """Reads the changes of commits with the columns of `schema`, as `read` does."""
 
+    def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
+        self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
+        self._reader = WholeFileReader(self._with_kind)
+        self._target = pa.schema([*arrow_schema(schema.schema), *METADATA_FIELDS])
 
-def _changed(
-    location: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
-) -> Iterator[tuple[pa.ChunkedArray | str, pa.Table]]:
-    """The changed rows of one commit, file by file, and the change type of each row or of all."""
-    if changes := [action["cdc"] for action in actions if "cdc" in action]:
-        with_kind = _with_kind(schema)
-        for cdc in changes:
-            location.fetch([cdc])
-            rows = rows_of_file(location.folder, cdc, with_kind, version)
-            yield rows[CHANGE_TYPE], rows.drop_columns([CHANGE_TYPE])
-        return
-    for add, remove in _by_file(actions):
-        location.fetch([action for action in (add, remove) if action])
-        known = add or remove
+    def files(
+        self, version: int, actions: Sequence[Action]
+    ) -> list[FileRead[CommitOf, list[pa.Table]]]:
+        """The files of a commit, each of which gives tables. Raises BrokenLog."""
+        commit = CommitOf(version, commit_time(version, actions))
+        if changes := [action["cdc"] for action in actions if "cdc" in action]:
+            return [
+                FileRead(commit, int(cdc.get("size") or 0), partial(self._changes, commit, cdc))
+                for cdc in changes
+            ]
+        return [
+            FileRead(commit, _size(add, remove), partial(self._difference, commit, add, remove))
+            for add, remove in _by_file(actions)
+        ]
+
+    def _changes(self, commit: CommitOf, cdc: Action) -> list[pa.Table]:
+        """The rows of a change file."""
+        self._workspace.fetch([cdc])
+        reader = self._reader
+        if self._schema.partitions:
+            reader = WholeFileReader(partitions.schema_of_file(cdc, self._with_kind))
+        path = _checked_path(self._workspace.folder, cdc, self._schema, commit.version)
+        with _as_damaged(path, commit.version):
+            rows = read_rows(path, reader)
+        if not rows.num_rows:
+            return []
+        # The change type is the last column of both.
+        columns = [*rows.columns, *commit.columns(rows.num_rows)]
+        return [pa.Table.from_arrays(columns, schema=self._target)]
+
+    def _difference(
+        self, commit: CommitOf, add: Action | None, remove: Action | None
+    ) -> list[pa.Table]:
+        """The rows that were deleted from and inserted into a data file."""
+        self._workspace.fetch([action for action in (add, remove) if action])
+        known, folder = add or remove, self._workspace.folder
         assert known is not None
-        before, after = (
-            gone_rows(location.folder, remove),
-            gone_rows(location.folder, add),
-        )
-        rows = rows_of_file(location.folder, known, schema, version)
-        yield "delete", rows.take(rows_only_in(rows.num_rows, before, after))
-        yield "insert", rows.take(rows_only_in(rows.num_rows, after, before))
+        before, after = gone_rows(folder, remove), gone_rows(folder, add)
+        rows = rows_of_file(folder, known, self._schema, commit.version)
+        found = [
+            (kind, rows.take(rows_only_in(rows.num_rows, first, second)))
+            for kind, first, second in (("delete", before, after), ("insert", after, before))
+        ]
+        return [
+            with_metadata(part, kind, commit.version, commit.moment)
+            for kind, part in found
+            if part.num_rows
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOf:
+    """The commit of a change. moment: Unix time in milliseconds."""
+
+    version: int
+    moment: int
+
+    def columns(self, rows: int) -> tuple[pa.Array, pa.Array]:
+        """Version and time for each row."""
+        when = pa.scalar(self.moment * 1000, METADATA_FIELDS[2].type)
+        return pa.repeat(pa.scalar(self.version, pa.int64()), rows), pa.repeat(when, rows)
+
+
+def _size(add: Action | None, remove: Action | None) -> int:
+    return max(int((action or {}).get("size") or 0) for action in (add, remove))
 
 
 def _by_file(actions: Sequence[Action]) -> Iterator[tuple[Action | None, Action | None]]:
@@ -124,11 +177,21 @@ def rows_only_in(rows: int, first: np.ndarray | None, second: np.ndarray | None)
 def rows_of_file(
     table: Path, file: Mapping[str, Any], schema: TableSchema, version: int
 ) -> pa.Table:
+    path = _checked_path(table, file, schema, version)
+    with _as_damaged(path, version):
+        return table_rows(path, partitions.schema_of_file(file, schema))
+
+
+def _checked_path(table: Path, file: Mapping[str, Any], schema: TableSchema, version: int) -> Path:
     if schema.partitions and file.get("partitionValues") is None:
         raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
-    path = path_of(table, file)
+    return path_of(table, file)
+
+
+@contextmanager
+def _as_damaged(path: Path, version: int) -> Iterator[None]:
     try:
-        return table_rows(path, partitions.schema_of_file(file, schema))
+        yield
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the file system; Arrow and page checksums name none
@@ -156,16 +219,10 @@ def commit_time(version: int, actions: Sequence[Action]) -> int:
     raise BrokenLog(f"commit {version} does not contain its time")
 
 
-def with_metadata(
-    rows: pa.Table, kinds: pa.ChunkedArray | str, version: int, moment: int
-) -> pa.Table:
-    if isinstance(kinds, str):
-        kinds = pa.chunked_array([pa.repeat(kinds, rows.num_rows)])
-    when = pa.scalar(moment * 1000, pa.timestamp("us", "UTC"))
-    for name, values in (
-        (CHANGE_TYPE, kinds),
-        (COMMIT_VERSION, pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows)),
-        (COMMIT_TIMESTAMP, pa.repeat(when, rows.num_rows)),
-    ):
-        rows = rows.append_column(name, values)
-    return rows
+def with_metadata(rows: pa.Table, kind: str, version: int, moment: int) -> pa.Table:
+    """Rows of one change type."""
+    kinds = pa.repeat(kind, rows.num_rows)
+    more = (kinds, *CommitOf(version, moment).columns(rows.num_rows))
+    return pa.Table.from_arrays(
+        [*rows.columns, *more], schema=pa.schema([*rows.schema, *METADATA_FIELDS])
+    )

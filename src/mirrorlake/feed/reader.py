@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,16 @@ from mirrorlake.delta.workspace import LostFile, OutsideTable, Unreachable, open
 from mirrorlake.errors import FeedError, Unavailable
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
-from mirrorlake.feed.change_files import DamagedFile, changes, commit_time
+from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, DamagedFile
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
+from mirrorlake.feed.reading_ahead import in_order
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
 from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.storage.options import ObjectOptions
-
-METADATA_FIELDS = (
-    pa.field(by_key.METADATA[0], pa.string()),
-    pa.field(by_key.METADATA[1], pa.int64()),
-    pa.field(by_key.METADATA[2], pa.timestamp("us", "UTC")),
-)
 
 FEATURES = frozenset(
     {
@@ -131,12 +128,16 @@ class Feed:
             as_feed_error(self.request),
             open_workspace(self.request.table, self._options) as workspace,
         ):
-            for version in range(part.first, part.last + 1):
-                actions = self.history.actions(version)
-                found = list(changes(workspace, part.schema, version, actions))
+            reader = ChangeReader(workspace, part.schema)
+            files = chain.from_iterable(
+                reader.files(version, self.history.actions(version))
+                for version in range(part.first, part.last + 1)
+            )
+            for commit, read in groupby(in_order(files), itemgetter(0)):
+                found = [rows for _commit, of_file in read for rows in of_file]
                 if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
-                    moment = datetime.fromtimestamp(commit_time(version, actions) / 1000, UTC)
-                    yield FeedCommit(version, moment, rows)
+                    moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
+                    yield FeedCommit(commit.version, moment, rows)
 
     def __iter__(self) -> Iterator[FeedCommit]:
         for part in self.ranges:
@@ -151,7 +152,8 @@ class Feed:
 
     def to_arrow(self) -> pa.Table:
         """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
-        return pa.Table.from_batches(self.reader(), self.schema())
+        schema = self.one_schema()
+        return pa.concat_tables([schema.empty_table(), *(commit.rows for commit in self)])
 
     def one_schema(self) -> pa.Schema:
         """The columns of all rows. Raises FeedError as `to_arrow` does."""

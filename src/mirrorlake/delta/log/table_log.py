@@ -46,6 +46,8 @@ _KINDS = frozenset(
 )
 """The kinds of actions in the protocol."""
 
+_OF_FEED = ("metaData", "protocol")
+
 APPLICATION = "mirrorlake/"
 """Prefix of the application ids of mirrors."""
 
@@ -108,10 +110,10 @@ class TableSnapshot:
 class TableLog:
     """The log of the table at `path`, a folder or a URL; caches the newest snapshot.
 
-    options: how to access a URL. for_feed: for a reader of the feed, which needs neither the
-    batches nor the older commits: a long log is read from the checkpoint that `_last_checkpoint`
-    names, without listing all of it, and `commits` and `recorded_in` of its snapshot may be
-    incomplete.
+    options: how to access a URL. for_feed: for a reader of the feed, which needs neither the files
+    of the table nor the batches nor the older commits: a long log is read from the checkpoint that
+    `_last_checkpoint` names, of which only the protocol and the metadata are read, so that `files`,
+    `transactions`, `commits` and `recorded_in` of its snapshot are incomplete.
     """
 
     def __init__(
@@ -290,7 +292,8 @@ class TableLog:
         if checkpoint is not None:
             version, parts = checkpoint
             for part in parts:
-                replay(snapshot, self._checkpoint_actions(part), version, from_checkpoint=True)
+                actions = self._checkpoint_actions(part, _OF_FEED if self._for_feed else "")
+                replay(snapshot, actions, version, from_checkpoint=True)
             snapshot.version = version
         versions = [version for version in versions if version > snapshot.version]
         self._check_whole(versions, snapshot.version)
@@ -314,9 +317,9 @@ class TableLog:
                 for action in self.actions(version):
                     _record(snapshot, action, version)
 
-    def _checkpoint_actions(self, name: str, kind: str = "") -> Iterator[Action]:
-        """The actions of a checkpoint. kind: only actions of this kind, without those in sidecars;
-        "" for all actions."""
+    def _checkpoint_actions(self, name: str, kind: str | tuple[str, ...] = "") -> Iterator[Action]:
+        """The actions of a checkpoint. kind: only actions of this kind or these kinds, without
+        those in sidecars; "" for all actions."""
         if name.endswith(".json"):
             rows = self._json_actions(name, self._files.read(name))
         else:
@@ -343,7 +346,7 @@ class TableLog:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
         return actions
 
-    def _parquet_actions(self, name: str, kind: str = "") -> list[Action]:
+    def _parquet_actions(self, name: str, kind: str | tuple[str, ...] = "") -> list[Action]:
         try:
             with self._files.open(name) as file:
                 return _parquet_actions(file, kind)
@@ -416,7 +419,7 @@ def _record(snapshot: TableSnapshot, action: Action, version: int) -> None:
         snapshot.recorded_in[txn["appId"]] = max(known, version)
 
 
-def _parquet_actions(source: BinaryIO, kind: str = "") -> list[Action]:
+def _parquet_actions(source: BinaryIO, kind: str | tuple[str, ...] = "") -> list[Action]:
     """The rows of a checkpoint, with maps as dictionaries and without NULL members."""
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]

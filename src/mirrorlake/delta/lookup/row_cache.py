@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
+from mirrorlake.delta.lookup.whole_files import WholeFileReader, opened
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema, contiguous, taken
@@ -48,13 +48,7 @@ def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
 def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table, int] | None:
     """As `stored_rows`; None if the rows take more than `most` bytes."""
     target = schema.file_schema()
-    # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
-    with pq.ParquetFile(
-        path,
-        coerce_int96_timestamp_unit="us",
-        pre_buffer=False,
-        page_checksum_verification=True,
-    ) as file:
+    with opened(path) as file:
         there, rows = set(file.schema_arrow.names), file.metadata.num_rows
         columns = [name for name in target.names if name in there]
         named = pa.schema([target.field(name) for name in columns])
@@ -77,6 +71,19 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
     `TableSchema.missing_column` for columns that the file does not contain."""
     rows = cached_rows(path, schema) if path.stat().st_size < SMALL else None
     return _of_table(*stored_rows(str(path), schema), schema) if rows is None else rows
+
+
+def read_rows(path: Path, reader: WholeFileReader) -> pa.Table:
+    """As `table_rows`, for rows that are needed whatever they take: a file that is not cached is
+    decoded at once."""
+    known = _file_key(path, reader.schema)
+    is_small = known[1] < SMALL
+    found = _cache.get(known) if is_small else None
+    if found is None:
+        found = reader.read(known[0], use_threads=not is_small)
+        if is_small and found.nbytes <= MAX_FILE_ROWS_BYTES:
+            _cache.put(known, found)
+    return found
 
 
 def cached_rows(path: Path, schema: TableSchema) -> pa.Table | None:

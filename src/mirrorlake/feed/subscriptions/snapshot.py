@@ -12,8 +12,14 @@ from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.feed.bounds import FeedRequest
-from mirrorlake.feed.change_files import commit_time, gone_rows, rows_of_file, with_metadata
-from mirrorlake.feed.reader import METADATA_FIELDS, as_feed_error, readable_snapshot
+from mirrorlake.feed.change_files import (
+    METADATA_FIELDS,
+    commit_time,
+    gone_rows,
+    rows_of_file,
+    with_metadata,
+)
+from mirrorlake.feed.reader import as_feed_error, readable_snapshot
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.storage.options import ObjectOptions
 
