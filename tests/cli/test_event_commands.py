@@ -25,12 +25,22 @@ def test_dead_letters_are_shown_and_replayed(run: Run, tmp_path: Path) -> None:
     assert shown.code == 1
     assert "[/x]" in shown.out
     assert "\x1b" not in shown.out
+    assert run("errors") == shown
+    (told,) = run("errors", "--json").facts()
+    assert (told["file"], told["rows"]) == ("a.jsonl", [1])
     (told,) = run("dead-letters", "--replay", "--json").facts()
     assert (told["file"], told["events"], told["rows"]) == ("a.jsonl", 1, [1])
     assert told["retries"] == 1
     put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
     assert run("dead-letters", "--replay").code == 0
     assert len(rows_of(tmp_path / "lake/Tables/public/orders")) == 2
+
+
+def test_errors_of_a_project_without_event_files_need_a_stream(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mirrorlake.yaml").write_text("name: shop\nroot: ./lake\n")
+    told = run("errors")
+    assert told.code == 2
+    assert "Name a stream" in told.error
 
 
 def test_a_table_is_made_anew_and_others_stay_as_they_are(run: Run, tmp_path: Path) -> None:

@@ -6,23 +6,34 @@ from typing import Annotated
 
 import typer
 
-from mirrorlake.cli.options import Json
+from mirrorlake.cli.dead_letters import dead_letters
+from mirrorlake.cli.options import DEFAULT, Config, Json, project
 from mirrorlake.cli.service import DEFAULT_FOLDER, Location, ServiceFolder
 from mirrorlake.control.names import HOME
 
 
 def errors(
-    stream: Annotated[str, typer.Argument(help="The stream.")],
+    stream: Annotated[
+        str | None,
+        typer.Argument(help="The stream; without it, the project here, of event files."),
+    ] = None,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
+    config: Config = DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show the errors of a stream of a running service, and of its objects. Ends with 1 if there
-    are any.
+    """Show the errors of a stream of a running service, and of its objects; without a stream, the
+    events that could not be applied, as `mirrorlake dead-letters`. Ends with 1 if there are any.
 
     \b
     mirrorlake errors orders
+    mirrorlake errors             of a project with `source: {type: events}`
     """
+    if stream is None:
+        if project(config).events is None:
+            raise typer.BadParameter("Name a stream: only a project of event files needs none.")
+        dead_letters(config=config, as_json=as_json)
+        return
     from mirrorlake.cli.output import print_json, print_table
     from mirrorlake.cli.service import ServiceClient
 
