@@ -65,11 +65,13 @@ _ON_EXECUTORS = (
 
 @dataclass(eq=False, slots=True)
 class _Load:
-    """A load that capture waits for. futures: of the parts, by the number of their table;
-    cancelled: tables of which no answers are needed any more."""
+    """A load that capture waits for. tables: of the source, as they were found last; futures: of
+    the parts, by the number of their table; cancelled: tables of which no answers are needed any
+    more."""
 
     tasks: LoadTasks
     runner: Runner
+    tables: Sequence[SourceTable] = ()
     futures: dict[int, list[Future[None]]] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
     is_ended: bool = False
@@ -180,7 +182,7 @@ class LoadTaskRunner:
         if asked is None:
             return []
         try:
-            table = self._table_of(asked)
+            table = self._table_of(load, asked)
             if table is None:
                 self._refuse(load.tasks, number, PartFailure.READING, _altered(asked))
                 return []
@@ -205,13 +207,14 @@ class LoadTaskRunner:
             self._pool = ThreadPoolExecutor(count, thread_name_prefix="load")
         return self._pool
 
-    def _table_of(self, asked: TableTasks) -> SourceTable | None:
+    def _table_of(self, load: _Load, asked: TableTasks) -> SourceTable | None:
         """The table as this project selects it; None when it is not the same any more."""
+        return _found(load.tables, asked) or _found(self._discovered(load), asked)
+
+    def _discovered(self, load: _Load) -> Sequence[SourceTable]:
         with closing(prerequisites.source_of(self._project)) as source:
-            for table in source.discover():
-                if table.identity == asked.identity and description_of(table) == asked.description:
-                    return table
-        return None
+            load.tables = source.discover()
+        return load.tables
 
     def _task(self, asked: TableTasks, table: SourceTable, number: int, bounds: object) -> PartTask:
         settings = prerequisites.connection(self._project)
@@ -274,6 +277,13 @@ class LoadTaskRunner:
         for part, _bounds in _unanswered(tasks, number, asked)[:1] if asked else ():
             what = f"the mirror cannot read tables for a load: {reason}"
             tasks.answer(number, part, PartAnswer(failure=failure, what=what, hint=hint))
+
+
+def _found(tables: Sequence[SourceTable], asked: TableTasks) -> SourceTable | None:
+    for table in tables:
+        if table.identity == asked.identity and description_of(table) == asked.description:
+            return table
+    return None
 
 
 def _unanswered(tasks: LoadTasks, number: int, asked: TableTasks) -> list[tuple[int, Any]]:
