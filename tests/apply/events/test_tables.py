@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import read_feed
+from mirrorlake.apply.events import table as event_table
 from mirrorlake.apply.events.columns import column_name
+from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles, KeyedFiles
 from mirrorlake.apply.events.remembered.state import states
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.lookup import key_join
@@ -116,6 +118,36 @@ def test_rows_are_found_in_every_way_also_by_pages(tmp_path: Path, way: Way) -> 
         if row["_change_type"] == "update_preimage" and row["id"] == 99
     )
     assert before["datastream_metadata"] == {"UUID": None, "SOURCE_TIMESTAMP": 52}
+
+
+@pytest.mark.parametrize("fails", ["records of keys", "rows"])
+def test_what_is_written_beside_what_fails_is_not_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 1}), event(2, {"id": 2, "v": 2}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(3, {"id": 1, "v": 3}, "UPDATE"), event(4, {"id": 2}, "DELETE"))
+
+    def damaged(*_anything: Any) -> None:
+        raise DamagedFiles("cut") if fails == "records of keys" else FileNotFoundError(2, "", "cut")
+
+    with monkeypatch.context() as patch:
+        if fails == "records of keys":
+            patch.setattr(KeyedFiles, "compacted", damaged)
+        else:
+            patch.setattr(event_table, "rewrite", damaged)
+        assert bucket.cycle() == 0
+    (error,) = bucket.errors.values()
+    assert error.code == (
+        "event_state_damaged" if fails == "records of keys" else "event_table_error"
+    )
+    assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    assert bucket.cycle(anew=True) == 1
+    assert bucket.plain() == [{"id": 1, "v": 3}]
+    bucket.put("c.jsonl", event(2, {"id": 1, "v": 2}, "UPDATE"), event(3, {"id": 2, "v": 3}))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "v": 3}]
 
 
 def test_other_readers_read_such_a_table_and_its_feed(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ EVENTS_APPLIED, EVENTS_DEAD = "events_applied", "events_dead"
 BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
 """Maximum size and number of files that are applied together, because their events are held in
 memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
-_PACKED = 16
+_PACKED = 32
 """The assumed compression ratio of gzipped JSON events."""
 
 
