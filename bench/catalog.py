@@ -46,7 +46,11 @@ CATALOG: Mapping[str, Entry] = {
         "100,000 changes into a type 2 history of 5,000,000 current rows",
         "Spark; 1,000 other changes to the same history",
     ),
-    "feed": Entry("the feed of 500 versions of 1,000 changes, read as Arrow", "Spark; the files"),
+    "feed": Entry(
+        "the feed of 500 versions of 1,000 changes, read as Arrow",
+        "Spark; the files; our row cache has the rows",
+    ),
+    "feed-first": Entry("the same with an empty row cache", "Spark; the files"),
     "feed-log": Entry(
         "the last 10 versions of a table with 100,000 versions, opened anew", "the same"
     ),

@@ -1,7 +1,8 @@
 """The change feed of a table: read as Arrow, followed, and read from a table with a long log.
 
 `feed`: all versions of a small table as one Arrow table, opened anew each time, by us, by delta-rs
-and by Spark. `feed-log`: the last ten versions of a table with 100,000 versions, which is ours, and
+and by Spark; our process still has the rows of the round before in its row cache. `feed-first`: the
+same with an empty row cache. `feed-log`: the last ten versions of a table with 100,000 versions, which is ours, and
 of one with 100, which is the peer; its older commits change no rows. `feed-tail`: from the file of
 a commit to the rows in the hand of a consumer, by a subscription and by Structured Streaming with
 the shortest trigger, one after the other on one table; the 99th percentile.
@@ -30,6 +31,7 @@ from bench.spark import session
 from mirrorlake import read_feed, subscribe
 from mirrorlake.delta.log import checkpoint, listed
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.lookup import row_cache
 from mirrorlake.feed.follow import POLL
 from mirrorlake.model import types
 
@@ -42,6 +44,7 @@ COMMITS, APART = 200, 0.1
 WARMING, STARTING = 20, 10.0
 """Commits that do not count, and the seconds that a stream has to start."""
 
+FIRST = "ours, nothing cached"
 OURS, DELTA_RS, SPARK, STREAM = "ours", "delta-rs load_cdf", "Spark readChangeFeed", "Spark stream"
 SHORT_LOG = "100 versions"
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING, amount=types.DOUBLE, note=types.STRING)
@@ -62,6 +65,7 @@ def _read(plan: Plan, spark: SparkSession) -> list[Result]:
     table = _filled(plan.folder / "read", versions, changes)
     readers: dict[str, Callable[[], pa.Table]] = {
         OURS: lambda: read_feed(table.path, from_version=1).to_arrow(),
+        FIRST: lambda: read_feed(table.path, from_version=1).to_arrow(),
         DELTA_RS: lambda: pa.table(DeltaTable(table.path).load_cdf(starting_version=1).read_all()),
         SPARK: lambda: _frame(spark, table.path).toArrow(),
     }
@@ -69,6 +73,8 @@ def _read(plan: Plan, spark: SparkSession) -> list[Result]:
 
     def side(name: str) -> Callable[[int], float]:
         def read(number: int) -> float:
+            if name == FIRST:
+                row_cache.forget()
             with timed() as watch:
                 rows = readers[name]()
             if number == plan.rounds:
@@ -81,15 +87,19 @@ def _read(plan: Plan, spark: SparkSession) -> list[Result]:
     more = {"versions": versions, "changes": changes}
     return [
         Result(
-            "feed",
-            seconds[OURS],
+            what,
+            seconds[ours],
             peer,
             seconds[peer],
             target=target,
-            equal=found[OURS] == found[peer],
+            equal=found[ours] == found[peer],
             more=more,
         )
-        for peer, target in ((DELTA_RS, 2.0), (SPARK, 5.0))
+        for what, ours, peer, target in (
+            ("feed", OURS, DELTA_RS, 2.0),
+            ("feed", OURS, SPARK, 5.0),
+            ("feed-first", FIRST, DELTA_RS, None),
+        )
     ]
 
 

@@ -6,20 +6,24 @@ import errno
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirrorlake import root
+from mirrorlake import read_feed, root
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.delta import tables
 from mirrorlake.delta.file_cache import cache
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import ForeignTable, LeaseHeld
 from mirrorlake.landing import Publisher
+from mirrorlake.mirror.compaction import clustering, small_files
+from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
@@ -31,6 +35,7 @@ from mirrorlake.storage.urls import StorageLocation
 from tests.app.applying import Applying
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
+from tests.doubles.handmade_engine import in_process_engine
 from tests.objects import CREDENTIALS, S3Server
 
 ROWS = [{"id": n, "v": f"v{n}"} for n in range(5)]
@@ -100,6 +105,43 @@ def test_a_file_that_is_gone_stops_its_table_and_is_named(kept: Kept) -> None:
     (error,) = kept.apply().errors
     assert isinstance(error, ForeignTable)
     assert f"{part} is missing" in error.what
+
+
+@pytest.mark.full
+@pytest.mark.clause("CF-095", "CF-156")
+def test_files_in_a_bucket_are_clustered(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_files, "SMALLEST", 1_000)
+    monkeypatch.setattr(clustering, "CLASSES", (1, 1, 1))
+    monkeypatch.setattr(clustering, "FILE_ROWS", 5)
+    kept.filled()
+    for number in range(2, 14):
+        rows = [{"id": key, "v": str(number)} for key in (1, number, 100)]
+        kept.publish(partial(Publisher.publish, table="s.t", rows=rows, operation="upsert"))
+        assert not kept.apply().errors
+    location, store = kept.store.location("Tables/s/t"), kept.store
+    rows, feed = kept.rows(), fed(kept)
+    kept.forget()  # a machine that has none of the files
+    engine = in_process_engine(store)
+    step = engine.clustering("Tables/s/t")
+    assert step is not None
+    version = engine.progress("Tables/s/t").version
+    (outcome,) = engine.compact([step], lambda: None)
+    assert isinstance(outcome, Applied)
+    assert outcome.version == version + 1
+    assert engine.clustering("Tables/s/t") is None
+    kept.forget()
+    assert (kept.rows(), fed(kept)) == (rows, feed)
+    added = [
+        add["path"]
+        for add in TableLog(location, store.options("Tables/s/t")).snapshot().files.values()
+    ]
+    assert {*added} <= {file.name for file in store.list("Tables/s/t").files}
+
+
+def fed(kept: Kept) -> list[dict[str, Any]]:
+    """The change feed of the table."""
+    location, options = kept.store.location("Tables/s/t"), kept.store.options("Tables/s/t")
+    return read_feed(location, from_beginning=True, options=options).to_arrow().to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("action", ["fetch", "upload"])

@@ -42,3 +42,9 @@ class BoundedCache(Generic[K, V]):
             while self.size > self.most and self._values:
                 self.size -= self.cost(self._values.popitem(last=False)[1])
         return value
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
+            self.size = 0

@@ -95,6 +95,11 @@ def cached_rows(path: Path, schema: TableSchema) -> pa.Table | None:
     return _cache.put(known, _bounded(path, schema))
 
 
+def forget() -> None:
+    """Empty the cache."""
+    _cache.clear()
+
+
 def _bounded(path: Path, schema: TableSchema) -> pa.Table | None:
     """The rows of a file with all columns of the table; None if they take more than LARGEST."""
     found = _stored(str(path), schema, MAX_FILE_ROWS_BYTES)
