@@ -2,10 +2,11 @@
 
 `feed`: all versions of a small table as one Arrow table, opened anew each time, by us, by delta-rs
 and by Spark; our process still has the rows of the round before in its row cache. `feed-first`: the
-same with an empty row cache. `feed-log`: the last ten versions of a table with 100,000 versions, which is ours, and
-of one with 100, which is the peer; its older commits change no rows. `feed-tail`: from the file of
-a commit to the rows in the hand of a consumer, by a subscription and by Structured Streaming with
-the shortest trigger, one after the other on one table; the 99th percentile.
+same with an empty row cache. `feed-log`: the last ten versions of a table with 100,000 versions,
+which is ours, and of one with 100, which is the peer; its older commits change no rows.
+`feed-tail`: from the file of a commit to the rows in the hand of a consumer, by a subscription and
+by Structured Streaming with the shortest trigger, one after the other on one table; the 99th
+percentile.
 """
 
 from __future__ import annotations

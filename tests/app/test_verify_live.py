@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,11 +21,14 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.verification.verify import Verification, VerifiedTable, VerifySettings, verify
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.config import Project, load
+from mirrorlake.delta.file_cache import cache
 from mirrorlake.errors import NotReached, UsageError
 from mirrorlake.model.clock import WallClock
 from tests.app.applying import Applying
 from tests.cli.conftest import run
 from tests.conftest import Database
+from tests.delta.handmade import HandmadeTable
+from tests.objects import S3Server
 
 __all__ = ["run"]
 
@@ -59,18 +63,24 @@ WRITES = (
 class Live:
     """A database and its mirror, as a project; the JVM is left out."""
 
-    def __init__(self, folder: Path, database: Database) -> None:
+    def __init__(self, folder: Path, database: Database, **more: Any) -> None:
+        """more: members of the project."""
         self.database, self.folder = database, folder
         database.execute(SCHEMA)
         source = {"type": "postgresql", "url": database.url, "slot": database.name}
         self.file = folder / "mirrorlake.yaml"
-        self.file.write_text(json.dumps({"name": "v", "root": "lake", "source": source}))
+        self.file.write_text(json.dumps({"name": "v", "root": "lake", "source": source, **more}))
         self.project: Project = load(self.file)
         self.once()
 
     def once(self) -> None:
         Mirror(self.project).capture_once()
-        assert not Applying(self.project).apply().errors
+        loop = Applying(self.project).loop(soft_deletes=self.project.mirror.soft_deletes)
+        loop.open()
+        try:
+            assert not loop.once().errors
+        finally:
+            loop.close()
 
     @contextmanager
     def beside(self, work: Callable[[], None]) -> Iterator[None]:
@@ -200,6 +210,55 @@ def test_the_command_says_it_and_ends_with_1(live: Live, run: Callable[..., Any]
     assert (equal.code, told.code) == (0, 1)
     assert "public.orders: missing: id=20" in told.out
     assert "public.orders: columns that differ: amount (3)" in told.out
+
+
+@pytest.mark.full
+@pytest.mark.clause("CF-085")
+def test_rows_that_are_marked_as_deleted_are_not_extra(tmp_path: Path, database: Database) -> None:
+    # Tables that are mirrored by whole rows have no soft deletes.
+    source = {
+        "type": "postgresql",
+        "url": database.url,
+        "slot": database.name,
+        "tables": ["public.orders", "public.words"],
+    }
+    live = Live(tmp_path, database, mirror={"deletes": "soft"}, source=source)
+    live.database.execute("delete from orders where id % 3 = 0", "delete from words")
+    live.database.execute("update orders set id = id + 10000 where id = 7")
+    found = live.verify()
+    for name, rows in (("public.orders", 334), ("public.words", 0)):
+        assert found[name].is_equal, found[name].facts()
+        assert (found[name].found.source, found[name].found.mirrored) == (rows, rows)
+    table = HandmadeTable(live.folder / "lake/Tables/public/orders")
+    assert len(table.rows()) == 501  # those that are marked are there
+    live.database.execute("insert into orders (id) values (3)")
+    (back,) = live.verify("public.orders", keys=("1", "9")).values()
+    assert back.is_equal, back.facts()
+
+
+@pytest.mark.full
+@pytest.mark.clause("CF-085")
+def test_tables_in_a_bucket_are_compared(
+    tmp_path: Path, database: Database, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.described(monkeypatch)
+    bucket = s3.new_bucket()
+    tables = {"url": f"{bucket}/shop", "endpoint": s3.endpoint, "region": "us-east-1"}
+    live = Live(tmp_path, database, tables=tables)
+    live.database.execute(*(write.format(n=40) for write in WRITES))
+    found = live.verify()
+    assert set(found) == {"public.orders", "public.words", "public.log"}
+    for table in found.values():
+        assert table.is_equal, table.facts()
+    store = Applying(live.project).store
+    files = store.list("Tables/public/words").files
+    gone = next(file.name for file in files if file.name.endswith(".parquet"))
+    store.delete(f"Tables/public/words/{gone}")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # as on a machine without the files
+    cache.cache_clear()
+    lost = live.verify("public.words", "public.orders")
+    assert gone in lost["public.words"].unverified, lost["public.words"].facts()
+    assert lost["public.orders"].is_equal
 
 
 @pytest.mark.full
