@@ -196,6 +196,33 @@ def test_a_stream_whose_capture_or_source_goes_away_comes_back(shop: Shop) -> No
 
 
 @pytest.mark.full
+@pytest.mark.crash
+def test_a_capture_that_hangs_touches_no_other_stream_and_is_ended(shop: Shop) -> None:
+    other = STREAM.replace("streams/shop", "streams/other")
+    config = shop.stream()
+    postgres = config["sourceConfig"]["postgresqlSourceConfig"]
+    for name in ("replicationSlot", "publication"):
+        postgres[name] += "_other"
+    config["destinationConfig"]["fileSystemDestinationConfig"]["path"] = "other"
+    shop.call("POST", f"/v1/{PARENT}/streams?streamId=other", config)
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    (hanging,) = shop.processes()
+    os.kill(hanging, signal.SIGSTOP)
+    shop.call("PATCH", f"{other}?updateMask=state", {"state": "RUNNING"})
+    shop.insert(4)
+    root = shop.served.folder / "data" / "files" / "zones" / "other"
+    wait(lambda: landed(root) == [1, 2, 3, 4], 120)
+    shop.ask("PAUSED")
+    shop.reaches("PAUSED")
+    assert hanging not in shop.processes()
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3, 4)
+    os.kill(next(iter(shop.processes())), signal.SIGSTOP)
+    assert shop.served.stop() < 10
+
+
+@pytest.mark.full
 def test_a_stream_writes_json_files_in_a_folder(shop: Shop) -> None:
     destination = shop.stream()["destinationConfig"]
     destination["fileSystemDestinationConfig"] = {"path": "shop", "jsonFileFormat": {}}
