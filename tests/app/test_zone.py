@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.apply_loop import QUIET_LOOK_SECONDS, ApplyLoop
 from mirrorlake.app.loop.background import Kind
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
@@ -206,6 +206,40 @@ class TestRunning:
             [10.33, 10.33], abs=MirrorSettings().look_seconds
         )
         assert zone.rows("t") == [(1,)]
+
+    def test_a_mirror_in_which_nothing_happens_wakes_up_less_often(
+        self, zone: Zone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And as often again after the first change, which waits a little longer at most."""
+        zone.table("t", "id")
+        cuts = Cuts(zone.store, "Files/LandingZone")
+        cut = Cut(1, "stream", "1", None, {"s.t": 1}, full=True)
+        cuts.write(cut)
+        looks = list[float]()
+        watched = Watched(zone, {170.0: lambda: None})
+        is_behind = Cuts.is_behind
+
+        def looked(self: Cuts) -> bool:
+            looks.append(watched.clock.monotonic())
+            return is_behind(self)
+
+        def land() -> None:
+            zone.land("t", 1, {"id": [1]})
+            cuts.write(replace(cut, number=2, position="2"))
+
+        monkeypatch.setattr(Cuts, "is_behind", looked)
+        watched.clock.then(130.33, land)
+        rounds = watched.run()
+
+        def per_second(since: float) -> float:
+            return len([moment for moment in looks if since <= moment < since + 10.0]) / 10.0
+
+        start = rounds[0]
+        assert per_second(start + 40.0) > 40
+        assert per_second(start + 100.0) < 10
+        assert [moment for moment in rounds if 130.33 <= moment <= 130.33 + QUIET_LOOK_SECONDS]
+        assert zone.rows("t") == [(1,)]
+        assert per_second(135.0) > 40
 
     def test_a_pause_beside_work_under_way_ends_as_well(self, zone: Zone) -> None:
         zone.table("t", "id")

@@ -70,6 +70,11 @@ log = structlog.get_logger()
 Pending = Callable[[TableId, int], None]
 """Called in each cycle with the number of files of a table that wait, before they are applied."""
 
+QUIET_SECONDS, QUIET_LOOK_SECONDS = 60.0, 0.2
+"""Where nothing was applied for so long, the next cut is looked for less often: the first change
+after that is applied a tenth of a second later, and an idle mirror wakes up five times a second
+instead of fifty."""
+
 _Batch = tuple[TablePlan, ApplyFiles]
 
 
@@ -186,21 +191,25 @@ class ApplyLoop:
 
     def run(self, watch: Callable[[], None] = lambda: None) -> None:
         """Apply what lands until asked to stop. watch: called in each round; ends it by raising."""
-        pause = self._settings.poll_seconds
+        pause, busy_at = self._settings.poll_seconds, self._clock.monotonic()
         while not self._stop.is_set():
             watch()
             busy = self.cycle(self._cuts.newest())
             self._vacuum()
+            if busy or self._background:
+                busy_at = self._clock.monotonic()
             pause = (
                 self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
             )
             if self._background or not busy:
-                self._rest(pause)
+                self._rest(pause, is_quiet=self._clock.monotonic() - busy_at >= QUIET_SECONDS)
 
-    def _rest(self, pause: float) -> None:
+    def _rest(self, pause: float, *, is_quiet: bool) -> None:
         """Until the next look at the zone; less when some work is done, or the source has landed
         more, where to look for that costs nothing."""
         until, looks = self._clock.monotonic() + pause, self._settings.look_seconds
+        if is_quiet:
+            looks = max(looks, QUIET_LOOK_SECONDS)
         while not (self._stop.is_set() or self._background.is_any_done):
             if isfinite(looks) and self._cuts.is_behind():
                 break

@@ -31,6 +31,8 @@ log = structlog.get_logger()
 MIRROR_STOPPED = "mirror_stopped"
 MIRRORS_ENDED = "mirrors_ended"
 STOP_SECONDS = 6.0
+LOOK_SECONDS = 0.5
+"""How long the process waits for a command before it looks at its mirrors, and for a signal."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 SOUND_SECONDS = 5.0
 """How long a mirror works before its last error counts as over."""
@@ -130,7 +132,7 @@ def _run(
     wanted: Mapping[str, Project] = {}
     while not stop.is_set():
         try:
-            if commands.poll(0.2):
+            if commands.poll(LOOK_SECONDS):
                 wanted = commands.recv()
         except (EOFError, OSError):  # whoever started this process is gone
             break
