@@ -237,8 +237,10 @@ class _Bucket:
         for first in range(0, count, FEW):
             minute = self._minute(began + timedelta(minutes=17 * first // FEW))
             minute.mkdir(parents=True)
-            for number in range(FEW):
-                (minute / f"{number}.avro").hardlink_to(template)
+            # Links, for room; file systems have a maximum of links to one file.
+            (minute / "0.avro").write_bytes(self._content)
+            for number in range(1, FEW):
+                (minute / f"{number}.avro").hardlink_to(minute / "0.avro")
         day = f"{datetime.now(UTC) - timedelta(days=3):%Y%m%d}"
         journals = FileJournals(LocalStore(root))
         journals.add(journals.read(), [], day)
