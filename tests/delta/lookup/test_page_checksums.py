@@ -73,8 +73,11 @@ def test_only_the_named_columns_are_compared(tmp_path: Path) -> None:
     )
     flipped(path, b"two")
     verify(path, ["a"])
+    verify(path, but=["b"])
     with pytest.raises(DamagedPage, match="column b"):
         verify(path, ["a", "b"])
+    with pytest.raises(DamagedPage, match="column b"):
+        verify(path, but=["a"])
 
 
 def test_pages_without_checksums_pass(tmp_path: Path) -> None:

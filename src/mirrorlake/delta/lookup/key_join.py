@@ -88,9 +88,9 @@ def _join(
     with connected(threads) as connection:
         connection.register("wanted", numbered_keys(keys))
         key = [schema.physical_of(name) for name in keys.column_names]
-        source, present = file_rows(connection, paths, schema, None if whole else key)
-        if whole:
-            present -= _without_values(paths) - set(key)
+        unread = _without_values(paths) - set(key) if whole else set()
+        source, present = file_rows(connection, paths, schema, None if whole else key, unread)
+        present -= unread
         query = _join_query(schema, keys, present, source, whole=whole)
         return connection.execute(query, {"paths": paths}).to_arrow_table()
 
@@ -106,14 +106,16 @@ def file_rows(
     paths: list[str],
     schema: TableSchema,
     columns: Collection[str] | None = None,
+    unread: Collection[str] = (),
 ) -> tuple[str, set[str]]:
     """The SQL source of the rows of the files, with row number and path, and its columns.
 
-    columns: the columns that will be read, None for all; their page checksums are verified here.
+    columns: the columns that will be read, None for all except those in `unread`; their page
+    checksums are verified here.
     """
     if all(name.casefold() != _NUMBER for name in schema.physical):
         for path in paths:
-            page_checksums.verify(Path(path), columns)
+            page_checksums.verify(Path(path), columns, unread)
         query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
         found = connection.execute(query, {"paths": paths}).description
         return _FILES, {column[0] for column in found}

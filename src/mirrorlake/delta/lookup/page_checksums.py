@@ -26,8 +26,8 @@ class DamagedPage(OSError):
     """The bytes of a page do not match its checksum."""
 
 
-def verify(path: Path, columns: Collection[str] | None = None) -> None:
-    """Verify every page that has a checksum. columns: None for all.
+def verify(path: Path, columns: Collection[str] | None = None, but: Collection[str] = ()) -> None:
+    """Verify every page that has a checksum. columns: None for all; but: except these.
 
     An invalid page header is not reported here, but by the reader of the file. Raises DamagedPage,
     OSError, and ArrowException for a damaged footer.
@@ -41,7 +41,8 @@ def verify(path: Path, columns: Collection[str] | None = None) -> None:
     file_id = (str(path), facts.st_size, facts.st_mtime_ns)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for chunk in chunks:
-            if columns is None or chunk.path_in_schema in columns:
+            name = chunk.path_in_schema
+            if (columns is None or name in columns) and name not in but:
                 _verify_chunk(path, content, chunk, file_id)
 
 
