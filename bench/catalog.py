@@ -81,7 +81,7 @@ CATALOG: Mapping[str, Entry] = {
     ),
     "checksums-read": Entry("the same file read and verified, CPU seconds", "the file"),
     "cluster": Entry(
-        f"1,000,000 changes {_INTO}, two workers of one core each",
+        f"1,000,000 changes {_INTO}, two workers, each pinned to one core",
         "Spark; 1,000 other changes to the same table",
         "{rounds} after 3",
     ),

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,6 +61,7 @@ class Standalone:
     folder: of logs, working folders and scratch, made if need be; environment: of the workers, and
     so of their executors, beside that of this process. hidden: a folder around it, of which each
     worker has one of its own in its place, and sees nothing but a copy of the folder `visible`.
+    pinned: all of a worker, with its executors, runs on as many cores of this machine as it offers.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class Standalone:
         environment: Mapping[str, str] | None = None,
         hidden: Path | None = None,
         visible: Path | None = None,
+        pinned: bool = False,
     ) -> None:
-        self._hidden, self._visible = hidden, visible
+        self._hidden, self._visible, self._pinned = hidden, visible, pinned
         self._folder, self._workers, self._cores, self._memory = folder, workers, cores, memory
         home = Path(pyspark.__file__).parent
         self._program = str(home / "bin" / "spark-class")
@@ -139,13 +141,27 @@ class Standalone:
             *("--work-dir", str((self._hidden or self._folder) / name), self.url),
             hidden=self._hidden,
             host=host,
+            cores=self._cores_of(number) if self._pinned else (),
         )
 
+    def _cores_of(self, worker: int) -> list[int]:
+        cores = sorted(os.sched_getaffinity(0))
+        first = worker * self._cores
+        return [cores[n % len(cores)] for n in range(first, first + self._cores)]
+
     def _start(
-        self, name: str, program: str, *arguments: str, hidden: Path | None = None, host: str = HERE
+        self,
+        name: str,
+        program: str,
+        *arguments: str,
+        hidden: Path | None = None,
+        host: str = HERE,
+        cores: Sequence[int] = (),
     ) -> Path:
         log = self._folder / f"{name}.log"
         command = [self._program, program, *arguments]
+        if cores:
+            command = ["taskset", "--cpu-list", ",".join(map(str, cores)), *command]
         environment = {**self._environment, "SPARK_LOCAL_IP": host}
         if hidden is not None:
             assert self._visible is not None
