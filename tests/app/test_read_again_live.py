@@ -53,6 +53,11 @@ AT_ONCE = """
     insert into pears (id) values (6); update pears set c = 1 where id = 2
 """
 
+OTHER_IDENTITY = (
+    "alter table apples_1 alter note set not null; create unique index other on apples_1 (note)",
+    "alter table apples_1 replica identity using index other",
+)
+
 CHANGES: dict[str, Sequence[str]] = {
     "volatile default": ["alter table pears add column c int default random() * 1000000"],
     "volatile default at once": [AT_ONCE],
@@ -89,6 +94,18 @@ CHANGES: dict[str, Sequence[str]] = {
         "delete from pears where id = 1; insert into pears values (8)",
         "update pears set id = 20 where id = 2",
         "insert into pears values (9); alter publication {publication} add table pears",
+    ],
+    "identity lost": [
+        *OTHER_IDENTITY,
+        "update apples set id = 9 where id = 1; delete from apples where id = 2",
+        "insert into apples values (7, 'y'), (14, 'z'); delete from apples where id = 12",
+        "alter table apples_1 replica identity default; drop index other",
+        "insert into apples values (15, 'z'); delete from apples where id = 11",
+    ],
+    "identity lost for a while": [
+        *OTHER_IDENTITY,
+        "update apples set id = 9 where id = 1",
+        "alter table apples_1 replica identity default; drop index other",
     ],
     "value renamed": [
         "alter type mood rename value 'sad' to 'blue'",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.sources.postgresql import publication
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
-from tests.conftest import Database
+from tests.conftest import Database, database_on
 
 pytestmark = [pytest.mark.postgres, pytest.mark.full]
 
@@ -65,18 +68,30 @@ LIFE = {
 }
 ALONE = {"enum value added", "table rewritten"}
 """What is not possible in a transaction that changes rows before."""
+ADDITIONS = {"table created", "table created again"}
+"""What stops the table where PostgreSQL may lose changes of one that is added to a publication."""
 CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, CrashPoint.CUT_WRITTEN)
 APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
 
 
+@pytest.fixture(params=[18, *(pytest.param(v, marks=pytest.mark.long) for v in (14, 15, 16, 17))])
+def lived(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A database on each version."""
+    yield from database_on(request.getfixturevalue(f"postgres{request.param}"))
+
+
 @pytest.mark.parametrize("rows", ["in the same transaction", "in others"])
 def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
-    database: Database, store: LocalStore, rows: str
+    lived: Database, store: LocalStore, rows: str
 ) -> None:
-    evolving = EvolvingDatabase(database, store)
+    loses = publication.loses_additions(lived.sql.info.server_version)
+    # A partition that is detached is a table of its own, which could not join there.
+    selected = ("*.*", "!*.parts_1") if loses else ("*.*",)
+    evolving = EvolvingDatabase(lived, store, selected=selected)
     evolving.begin(*TABLES)
+    life = {what: change for what, change in LIFE.items() if not (loses and what in ADDITIONS)}
     name = "apples"
-    for number, (what, change) in enumerate(LIFE.items(), 1):
+    for number, (what, change) in enumerate(life.items(), 1):
         before = (
             f"insert into {name} (id, a, b) values ({number * 100}, 1, 1); {_touched(name, number)}"
         )
@@ -90,11 +105,11 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
         if evolving.capture(Dying(CRASHES[number % 3])):
             evolving.capture()
         evolving.apply(Dying(APPLYING[number % 3]) if number % 2 else None)
-    evolving.run("insert into parts values (9, 25)", "insert into plums values (8, 9)")
+    evolving.run("insert into parts values (9, 25)", "insert into plums (id) values (8)")
     evolving.capture()
     evolving.apply()
     evolving.check("apples", source="cherries")
-    for table in ("plums", "pears", "parts"):
+    for table in ("plums", "parts") if loses else ("plums", "pears", "parts"):
         evolving.check(table)
 
 

@@ -149,6 +149,7 @@ def test_only_usage_errors_and_unavailable_systems_have_special_exit_codes() -> 
         "unavailable": 3,
         "spark_unavailable": 3,
         "source_unavailable": 3,
+        "rows_moved": 3,
         "slot_in_use": 3,
         "storage_unavailable": 3,
     }

@@ -35,8 +35,9 @@ from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
 from mirrorlake.sources.postgresql.recognition.columns import Followed
-from mirrorlake.sources.postgresql.recognition.keys import RelationDescription
-from mirrorlake.sources.postgresql.recognition.recognition import Recognition
+from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
+from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent, check_keys, check_whole
+from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
@@ -196,7 +197,8 @@ class Decoder:
             root = relations.get(index - 1, self._described if index == 0 else None)
             is_leaf = str(relation.oid) not in self._names
             if is_leaf and root is not None and str(root.oid) in self._names:
-                check = partial(self.recognition.described_leaf, root.oid, relation.oid)
+                logged = None if relation.identity == FULL else _key_names(relation)
+                check = partial(self.recognition.described_leaf, root.oid, relation.oid, logged)
                 yield from self._checked(root.oid, partial(self._partition, root.oid, check))
         self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
@@ -216,8 +218,7 @@ class Decoder:
     ) -> TableDiffers | None:
         assert self.recognition is not None
         columns = {c.name: str(self.resolve(c.type, c.modifier).type) for c in relation.columns}
-        key = tuple(c.name for c in relation.columns if c.is_key)
-        description = RelationDescription(columns, relation.identity, key)
+        description = RelationDescription(columns, relation.identity, _key_names(relation))
         found = self.recognition.described(relation.oid, description, transaction, after)
         self._followed[index] = found
         if not found.differs:
@@ -400,7 +401,15 @@ class Decoder:
             if len(mine) == 0:
                 continue
             try:
-                yield self._changes(messages, known, known.table, mine, transaction, ordinal)
+                changes = partial(self._changes, messages, known, known.table)
+                try:
+                    yield changes(mine, transaction, ordinal)
+                except KeyNotSent as lacking:
+                    if self.recognition is None or not self.recognition.is_split(int(oid)):
+                        raise lacking.error from None
+                    yield cast("Part", self._partition(int(oid), lambda: KEY_NOT_LOGGED))
+                    if len(lacking.rows) < len(mine):
+                        yield changes(np.delete(mine, lacking.rows), transaction, ordinal)
             except TableError as error:
                 yield self._fault(known.table.table, error)
 
@@ -420,9 +429,9 @@ class Decoder:
         has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
         old = protocol.walk(messages, offset[has_old] + 1, width)
         if table.whole_rows:
-            _check_whole(kind, shape, table)
+            check_whole(kind, shape, table)
         else:
-            _check_keys(old, known, table)
+            check_keys(old, known.keys, table, has_old)
         offset[has_old] = old.end
         is_new = kind != protocol.DELETE
         new = protocol.walk(messages, offset[is_new] + 1, width)
@@ -534,28 +543,9 @@ def _renamed(former: TableId, name: TableId) -> TableRecreated:
     )
 
 
-def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
-    """Every old tuple has the whole key, unless the replica identity was changed meanwhile."""
-    for key, offset in zip(table.key, known.keys, strict=True):
-        if (old.kind[:, offset] != protocol.TEXT).any():
-            raise TableError(
-                f"the source did not send column {key} of the key of a changed row",
-                table=str(table.table),
-                column=key,
-                hint="Set a replica identity that contains the key on the table and all its "
-                f"partitions, then run `mirrorlake reset {table.table}` to reload it.",
-            )
-
-
-def _check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> None:
-    """Every old row is sent whole, unless the replica identity was changed meanwhile."""
-    if (shape[kind != protocol.INSERT] != protocol.OLD_TUPLE).any():
-        raise TableError(
-            "the source did not send a changed row as it was before: its replica identity is no "
-            "longer full",
-            table=str(table.table),
-            hint=f"Run `mirrorlake reset {table.table}` to reload the table.",
-        )
+def _key_names(relation: Relation) -> tuple[str, ...]:
+    """The columns of old rows that the log contains."""
+    return tuple(column.name for column in relation.columns if column.is_key)
 
 
 def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:

@@ -79,6 +79,17 @@ DIFFERENT = {
         ],
         "looser was attached with rows",
     ),
+    "without the key": (
+        [
+            "alter table apples_small alter note set not null",
+            "create unique index other on apples_small (note)",
+            "alter table apples_small replica identity using index other",
+            "update apples set id = 3 where id = 1",
+            "delete from apples where id = 3",
+            "alter table apples_small replica identity default",
+        ],
+        "its replica identity lacked the key",
+    ),
     "default of the table": (
         ["alter table apples add column c float default random()"],
         "apples_small was truncated or rewritten by itself",

@@ -38,7 +38,8 @@ def key_of(
     """
     later, reason = look.key(captures)
     is_split, identity = look.identity.is_partitioned, description.identity
-    if identity == FULL or (is_split and not (known.key and description.key)):
+    is_weak = look.identity.weak_partition is not None
+    if identity == FULL or (is_split and (is_weak or not (known.key and description.key))):
         is_the_same = is_split or look.identity.identity == identity
         if is_the_same and {*later} <= now.columns.keys():
             return later, reason

@@ -84,13 +84,21 @@ class Recognition:
             return found
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
 
-    def described_leaf(self, oid: int, leaf: int) -> str | None:
+    def described_leaf(self, oid: int, leaf: int, logged: Collection[str] | None) -> str | None:
         """The stream describes a partition of a table, as of rows in it; of a table without
-        partitions it is another table. Returns why earlier rows differ, None when they do not."""
+        partitions it is another table. logged: the columns of its old rows that the log has, None
+        for all. Returns why earlier rows differ, None when they do not."""
         known, look = self._known.get(oid), self._looks.get(oid)
         if known is None or look is None or look.leaves is None:
             return None
+        if logged is not None and not {*(known.key_names or ())} <= {*logged}:
+            return KEY_NOT_LOGGED
         return partitions.removed(known, look, [leaf])
+
+    def is_split(self, oid: int) -> bool:
+        """Whether a table has partitions, as far as it is known."""
+        known = self._known.get(oid)
+        return known is not None and known.partitions is not None
 
     def is_loaded(self, oid: int, committed: Lsn) -> bool:
         """Whether a transaction whose commit begins there is part of what was loaded of a table."""
@@ -171,8 +179,6 @@ class Recognition:
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
         if _is_put_back(table, known, look) and self.catalog.loses_additions():
             raise _altered(table, PUT_BACK)
-        if known.key and (weak := look.identity.weak_partition):
-            raise _altered(table, f"partition {weak} does not have the key as its replica identity")
         if what := columns.altered(known, look, captures(table)):
             raise _altered(table, what)
 
@@ -224,6 +230,7 @@ class Recognition:
         return self.reached.covers(self._pending.setdefault((oid, leaf_oid, leaf.node), at))
 
 
+KEY_NOT_LOGGED = "rows of a partition were changed while its replica identity lacked the key"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
 _PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}
 
@@ -253,7 +260,7 @@ def _is_alike(
         return False
     if any(before[name] not in {None, described[name]} for name in described if chosen(name)):
         return False
-    if known.key is None:
+    if known.key is None or look.identity.weak_partition:  # which may be so since later
         return True
     key, append_only = key_of(description, known, known, look, chosen)
     return ({*key}, bool(append_only)) == ({*known.key}, bool(known.append_only))

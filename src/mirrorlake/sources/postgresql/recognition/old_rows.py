@@ -1,0 +1,47 @@
+"""What the log must have of a row that is changed: its key, or all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mirrorlake.errors import TableError
+from mirrorlake.sources.postgresql import protocol
+from mirrorlake.sources.postgresql.protocol import Tuples
+from mirrorlake.sources.table import SourceTable
+
+
+class KeyNotSent(Exception):
+    """Rows were changed of which the log has no key. rows: which of the changes."""
+
+    def __init__(self, table: SourceTable, rows: np.ndarray) -> None:
+        super().__init__(f"the source did not send the key ({', '.join(table.key)}) of a row")
+        self.rows = rows
+        self.error = TableError(
+            str(self),
+            table=str(table.table),
+            hint="Set a replica identity that contains the key on the table and all its "
+            f"partitions, then run `mirrorlake reset {table.table}` to reload it.",
+        )
+
+
+def check_keys(old: Tuples, keys: Sequence[int], table: SourceTable, has_old: np.ndarray) -> None:
+    """Every old tuple has the whole key, unless the replica identity was changed meanwhile.
+
+    keys: where its columns stand; has_old: which changes the tuples are of. Raises KeyNotSent.
+    """
+    lacking = (old.kind[:, list(keys)] != protocol.TEXT).any(axis=1)
+    if lacking.any():
+        raise KeyNotSent(table, np.flatnonzero(has_old)[lacking])
+
+
+def check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> None:
+    """Every old row is sent whole, unless the replica identity was changed meanwhile."""
+    if (shape[kind != protocol.INSERT] != protocol.OLD_TUPLE).any():
+        raise TableError(
+            "the source did not send a changed row as it was before: its replica identity is no "
+            "longer full",
+            table=str(table.table),
+            hint=f"Run `mirrorlake reset {table.table}` to reload the table.",
+        )
