@@ -56,6 +56,7 @@ from mirrorlake.model.applied import Totals
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.state import TableState
 from mirrorlake.server.application import application
+from mirrorlake.server.connections import IDLE_SECONDS as KEPT_SECONDS
 from mirrorlake.server.connections import BoundedConnection
 
 STREAMS, OBJECTS, REQUESTS = 100, 100, 100
@@ -326,9 +327,14 @@ def _service(folder: Path) -> Iterator[tuple[psutil.Process, Ask]]:
             time.sleep(0.1)
         address = urlsplit(json.loads((folder / "serve.json").read_text())["url"])
         connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=120)
+        asked = time.monotonic()
 
         def ask(method: str, path: str, body: Any = None) -> bytes:
+            nonlocal asked
             sent = None if body is None else json.dumps(body)
+            if time.monotonic() - asked > KEPT_SECONDS / 2:
+                connection.close()  # and so opened again
+            asked = time.monotonic()
             connection.request(method, path, sent)
             answer = connection.getresponse()
             content = answer.read()
