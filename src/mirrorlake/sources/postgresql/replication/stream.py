@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import structlog
@@ -58,11 +58,12 @@ class PostgresStream:
         since: LogPoint,
         *,
         metadata: bool,
-        streaming: bool = False,
+        reconnect: Callable[[], Connection] | None = None,
         two_phase: bool = False,
     ) -> None:
-        """streaming: of transactions in progress, if the server knows it. two_phase: the slot sends
-        transactions when they are prepared."""
+        """reconnect: if given, transactions in progress are streamed, if the server knows it; with
+        the new connection they are not. two_phase: the slot sends transactions when they are
+        prepared."""
         assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
@@ -75,7 +76,8 @@ class PostgresStream:
         self._passed = since  # behind the last transaction that was handed on
         self._has_ended, self._two_phase = False, two_phase
         self._replayed: Iterator[Message] | None = None  # of a transaction that has waited
-        self._start(streaming=streaming)
+        self._reconnect = reconnect
+        self._start(streaming=reconnect is not None)
 
     def _start(self, *, streaming: bool) -> None:
         """Begin behind what was handed on. A slot with two_phase begins where it was acknowledged,
@@ -249,13 +251,15 @@ class PostgresStream:
         reason = result.error_message.decode(errors="replace").strip() if result else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
         is_between = not self._decoder.in_transaction
-        if not (self._streaming and state == _INTERNAL_ERROR and is_between):
+        if not (self._reconnect and self._streaming and state == _INTERNAL_ERROR and is_between):
             raise SourceUnavailable(
                 f"PostgreSQL ended the replication stream: {reason or 'no reason given'}",
                 hint="Capture reconnects.",
             )
-        while self._pgconn.get_result() is not None:
-            pass
+        # The process that has failed is not used again: servers have crashed of that.
+        self._connection.close()
+        self._connection = self._reconnect()
+        self._pgconn = self._connection.pgconn
         if self._in_progress is not None:
             self._in_progress.close()
         self._has_ended = False
