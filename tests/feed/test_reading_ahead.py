@@ -19,7 +19,7 @@ def test_what_is_read_early_is_returned_in_its_place() -> None:
         return "first"
 
     reads = [FileRead(1, 1, first), FileRead(2, 1, lambda: later.set() or "second")]
-    assert list(in_order(reads)) == [(1, "first"), (2, "second")]
+    assert list(in_order(reads, 2)) == [(1, "first"), (2, "second")]
 
 
 def test_one_file_is_read_where_it_is_asked_for() -> None:
@@ -69,10 +69,10 @@ def test_what_is_not_asked_for_any_more_is_not_read() -> None:
 
         return call
 
-    found = in_order(FileRead(number, 1, read(number)) for number in range(10))
+    found = in_order((FileRead(number, 1, read(number)) for number in range(10)), 2)
     assert next(found) == (0, 0)
     closing = threading.Thread(target=found.close)  # type: ignore[attr-defined]
     closing.start()
     threading.Timer(0.2, held.set).start()
     closing.join()
-    assert len(begun) <= 1 + reading_ahead.READERS
+    assert len(begun) <= 1 + 2

@@ -28,12 +28,13 @@ from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, DamagedF
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
-from mirrorlake.feed.reading_ahead import in_order
+from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, in_order
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
 from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
 
 FEATURES = frozenset(
     {
@@ -133,7 +134,8 @@ class Feed:
                 reader.files(version, self.history.actions(version))
                 for version in range(part.first, part.last + 1)
             )
-            for commit, read in groupby(in_order(files), itemgetter(0)):
+            readers = READERS_OF_OBJECTS if is_url(self.request.table) else READERS
+            for commit, read in groupby(in_order(files, readers), itemgetter(0)):
                 found = [rows for _commit, of_file in read for rows in of_file]
                 if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
                     moment = datetime.fromtimestamp(commit.moment / 1000, UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,8 +10,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
-READERS = 4
-"""Files that are read at once."""
+READERS = min(4, os.cpu_count() or 1)
+"""Files that are read at once: decoding them keeps a processor busy."""
+
+READERS_OF_OBJECTS = 8
+"""The same on an object store, which answers after some time."""
 
 FILES_AHEAD, BYTES_AHEAD = 16, 32 << 20
 """Maximum number and bytes of files that are read before they are asked for, or one file."""
@@ -28,7 +32,7 @@ class FileRead(Generic[K, R]):
     read: Callable[[], R]
 
 
-def in_order(reads: Iterable[FileRead[K, R]]) -> Iterator[tuple[K, R]]:
+def in_order(reads: Iterable[FileRead[K, R]], readers: int = READERS) -> Iterator[tuple[K, R]]:
     """What each file belongs to, and what was read. A file that cannot be read raises when those
     before it have been returned."""
     coming = iter(reads)
@@ -36,7 +40,7 @@ def in_order(reads: Iterable[FileRead[K, R]]) -> Iterator[tuple[K, R]]:
     if len(first) < 2:  # the next commit of a table that is followed: threads would only delay it
         yield from ((one.of, one.read()) for one in first)
         return
-    with ThreadPoolExecutor(READERS, thread_name_prefix="feed") as pool:
+    with ThreadPoolExecutor(readers, thread_name_prefix="feed") as pool:
         yield from _in_order(chain(first, coming), pool)
 
 

@@ -109,7 +109,8 @@ class _LocalLogFiles:
         return facts.st_ino, facts.st_mtime_ns
 
     def read(self, name: str) -> bytes:
-        return Path(self._folder, name).read_bytes()
+        with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123  (as texts)
+            return file.read()
 
     def reads(self, names: Sequence[str]) -> Iterator[bytes]:
         return map(self.read, names)

@@ -76,7 +76,7 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
 def read_rows(path: Path, reader: WholeFileReader) -> pa.Table:
     """As `table_rows`, for rows that are needed whatever they take: a file that is not cached is
     decoded at once."""
-    known = _file_key(path, reader.schema)
+    known = _file_key(path, reader.columns)
     is_small = known[1] < SMALL
     found = _cache.get(known) if is_small else None
     if found is None:
@@ -122,7 +122,7 @@ def _min_bits(kind: pa.DataType) -> int:
     return 32 if varies else int(kind.bit_width)
 
 
-def _file_key(path: Path, schema: TableSchema) -> _FileKey:
+def _file_key(path: Path, schema: TableSchema | str) -> _FileKey:
     facts = path.stat()
     return str(path), facts.st_size, facts.st_mtime_ns, schema
 
@@ -151,8 +151,9 @@ def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
     return pa.table(columns, schema=target)
 
 
-_FileKey = tuple[str, int, int, TableSchema]
-"""Identity of a cached file: path, size, modification time, and the schema of its rows."""
+_FileKey = tuple[str, int, int, TableSchema | str]
+"""Identity of a cached file: path, size, modification time, and the schema of its rows, also as
+`WholeFileReader.columns`."""
 
 
 def _cost(rows: pa.Table | None) -> int:

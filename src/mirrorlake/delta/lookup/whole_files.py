@@ -22,10 +22,14 @@ def opened(path: str) -> pq.ParquetFile:
 
 class WholeFileReader:
     """Reads files with the columns of `schema`. Small files take a third of a millisecond each, so
-    what follows from the schema is derived once."""
+    what follows from the schema is derived once.
+
+    columns: a text that is the same for the same schema, whose hash is computed once.
+    """
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema, self._target = schema, arrow_schema(schema.schema)
+        self.columns = repr(schema)
         self._stored = frozenset(schema.file_schema().names)
 
     def read(self, path: str, *, use_threads: bool) -> pa.Table:
