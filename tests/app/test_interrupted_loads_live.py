@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from mirrorlake import root
 from mirrorlake.capture.capture import TABLE_LOADED
-from mirrorlake.capture.landing.load import LOAD_BEGUN_ANEW
-from mirrorlake.errors import SourceUnavailable
+from mirrorlake.capture.landing.load import LOAD_BEGUN_ANEW, LOAD_RESUMED
+from mirrorlake.capture.landing.parts import NOTE
+from mirrorlake.capture.landing.stage_part import STAGED
+from mirrorlake.errors import LeaseLost, SourceUnavailable
+from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.sources.postgresql.reading import heaps
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
-from tests.app.evolving_database import EvolvingDatabase
+from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
 from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
 PAGE = 8192
+PARTS = 6
+"""Of the table of apples."""
 APPLES = (
     "create table apples (id int primary key, note text, other text)",
     "insert into apples select g, repeat('x', 400), 'o' || g from generate_series(1, 400) g",
@@ -29,6 +41,23 @@ APPLES = (
 @pytest.fixture
 def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
     return EvolvingDatabase(database, store, part_bytes=4 * PAGE)
+
+
+def zone(evolving: EvolvingDatabase) -> list[Path]:
+    """The files of the landing zone, in the folders of tables."""
+    folder = Path(evolving.store.location(root.LANDING))
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def staged(evolving: EvolvingDatabase) -> list[str]:
+    """What is left of loads."""
+    return [path.name for path in zone(evolving) if path.name.startswith(STAGED)]
+
+
+def written(path: Path) -> tuple[int, int]:
+    """A file, whatever its name is, and when it was written."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 @dataclass
@@ -85,3 +114,243 @@ def test_a_table_whose_columns_exchange_their_names_between_two_parts_is_read_in
     evolving.apply()
     evolving.check("apples")
     assert [entry["event"] for entry in logs].count(TABLE_LOADED) == 1
+
+
+CHANGES = {
+    "nothing": (),
+    "rows of every kind": (
+        "update apples set note = 'changed' where id % 50 = 1",
+        "update apples set id = id + 1000 where id % 50 = 2",
+        "delete from apples where id % 50 = 4",
+        "insert into apples select g, 'new', 'new' from generate_series(501, 560) g",
+    ),
+    "a row comes back": (
+        "delete from apples where id = 1",
+        "vacuum apples",
+        "insert into apples values (1, 'new', 'new')",
+    ),
+    "all rows of a part": ("delete from apples where id < 120",),
+    "most rows": ("update apples set note = note || '!' where id % 4 <> 0",),
+    "all rows but one": ("delete from apples where id > 1", "vacuum (truncate off) apples"),
+    "many more rows": (
+        "insert into apples select g, repeat('y', 400), 'o' from generate_series(501, 900) g",
+    ),
+    "a rolled back transaction": ("begin; update apples set note = ''; rollback",),
+}
+
+
+@pytest.mark.parametrize("change", some(list(CHANGES)))
+@pytest.mark.parametrize("passages", some([3, 1, 6]))
+def test_a_load_that_dies_goes_on_behind_the_parts_that_were_read(
+    evolving: EvolvingDatabase, change: str, passages: int
+) -> None:
+    evolving.run(*APPLES)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, passages))
+    evolving.run(*CHANGES[change])
+    with capture_logs() as logs:
+        evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    (resumed,) = [entry for entry in logs if entry["event"] == LOAD_RESUMED]
+    # What was the last part has an end, once there are more pages.
+    has_grown = passages == PARTS and resumed["parts"] > PARTS
+    assert resumed["kept"] == passages - has_grown
+    evolving.run("update apples set note = 'later' where id % 3 = 0")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    assert not staged(evolving)
+
+
+def test_files_of_unchanged_parts_are_published_as_they_are(evolving: EvolvingDatabase) -> None:
+    evolving.run(*APPLES)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 4))
+    read = {written(path) for path in zone(evolving) if path.name.endswith("-0.parquet")}
+    evolving.run("delete from apples where id = 1")  # a row of the first part
+    evolving.capture()
+    published = {written(path) for path in zone(evolving)}
+    assert (len(read), len(read & published)) == (4, 3)
+
+
+ALTERED = {
+    "names exchanged": (
+        (
+            "begin; alter table apples rename note to was; alter table apples rename other "
+            "to note; alter table apples rename was to other; commit"
+        ),
+        "columns",
+    ),
+    "column with a default": ("alter table apples add column more int default 7", "columns"),
+    "column dropped and made again": (
+        (
+            "begin; alter table apples drop column other; "
+            "alter table apples add column other text default 'again'; commit"
+        ),
+        "columns",
+    ),
+    "type": ("alter table apples alter column id type bigint", "rewritten"),
+    "same type": ("alter table apples alter column note type text using upper(note)", "rewritten"),
+    "vacuum full": ("vacuum full apples", "rewritten"),
+    "cluster": ("cluster apples using apples_pkey", "rewritten"),
+    "enum value renamed": ("alter type colour rename value 'red' to 'scarlet'", "enum"),
+    "emptied": (
+        (
+            "begin; truncate apples; insert into apples select g, repeat('z', 400), 'z' "
+            "from generate_series(1, 100) g; commit"
+        ),
+        "rewritten",
+    ),
+    "created again": (
+        (
+            "begin; drop table apples; create table apples (id int primary key, note text); "
+            "insert into apples select g, repeat('z', 400) from generate_series(1, 100) g; commit"
+        ),
+        "other ones",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", some(list(ALTERED), 3))
+def test_a_load_whose_rows_are_not_the_ones_that_were_read_begins_anew(
+    evolving: EvolvingDatabase, change: str
+) -> None:
+    statement, why = ALTERED[change]
+    evolving.run(
+        "create type colour as enum ('red', 'green')",
+        *APPLES,
+        "alter table apples add column colour colour not null default 'red'",
+    )
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 4))
+    evolving.run(statement)
+    with capture_logs() as logs:
+        evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    (anew,) = [entry for entry in logs if entry["event"] == LOAD_BEGUN_ANEW]
+    assert why in anew["reason"]
+    assert not staged(evolving)
+
+
+TABLES = {
+    "append-only": (
+        "create table apples (id int, note text)",
+        "insert into apples select g, repeat('x', 400) from generate_series(1, 300) g",
+    ),
+    "whole rows": (
+        "create table apples (id int, note text)",
+        "alter table apples replica identity full",
+        "insert into apples select g % 100, repeat('x', 400) from generate_series(1, 300) g",
+    ),
+    "values beside the row": (
+        "create table apples (id int primary key, note text, long text)",
+        "alter table apples alter column long set storage external",
+        (
+            "insert into apples select g, repeat('x', 400), repeat(md5(g::text), 99) "
+            "from generate_series(1, 300) g"
+        ),
+    ),
+    "keys at infinity": (
+        "create table apples (id int, day date, note text, primary key (id, day))",
+        (
+            "insert into apples select g, (array['infinity', '-infinity', 'today'])[1 + g % 3]"
+            "::date, repeat('x', 400) from generate_series(1, 300) g"
+        ),
+    ),
+    "partitions": (
+        "create table apples (id int primary key, note text) partition by range (id)",
+        "create table apples_1 partition of apples for values from (0) to (150)",
+        "create table apples_2 partition of apples for values from (150) to (10000)",
+        "insert into apples select g, repeat('x', 400) from generate_series(1, 300) g",
+    ),
+}
+DML = (
+    "update apples set note = note || '!' where id % 40 in (1, 2)",
+    "delete from apples where id % 40 in (2, 3)",
+    "update apples set id = id + 1000 where id % 40 in (1, 4) and id < 1000",
+)
+
+
+@pytest.mark.parametrize("soft", some([False, True]))
+@pytest.mark.parametrize("kind", some(list(TABLES), 2))
+def test_every_kind_of_table_goes_on_as_if_it_had_been_loaded_at_once(
+    evolving: EvolvingDatabase, kind: str, soft: bool
+) -> None:
+    """Soft deletes: rows that were deleted before the load is complete were never there."""
+    evolving.soft = soft and kind != "whole rows"
+    evolving.run(*TABLES[kind])
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 2))
+    evolving.run(*DML)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 2))
+    if kind == "partitions":
+        evolving.run(
+            "create table apples_3 (id int primary key, note text)",
+            "insert into apples_3 select g, 'x' from generate_series(10001, 10100) g",
+            "alter table apples attach partition apples_3 for values from (10000) to (20000)",
+            "update apples set id = id + 10200 where id = 45",
+        )
+    evolving.run("update apples set note = 'later' where id % 40 in (5, 6)", *DML)
+    with capture_logs() as logs:
+        evolving.capture()
+    evolving.apply()
+    assert [entry["kept"] for entry in logs if entry["event"] == LOAD_RESUMED] == [4]
+    expected = evolving.database.sql.execute("select id, note from apples").fetchall()
+    mirrored = [(row["id"], row["note"]) for row in evolving.mirrored("apples")]
+    assert Counter(mirrored) == Counter(expected)
+    if kind == "values beside the row":
+        evolving.check("apples", columns="id, note, long")
+
+
+def test_a_transaction_that_is_prepared_over_the_restart_comes_whole(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.run(*APPLES)
+    with psycopg.connect(evolving.database.url, autocommit=True) as sql:
+        assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 4))
+        sql.execute("begin")
+        sql.execute("update apples set note = 'prepared' where id % 40 = 1")
+        sql.execute("delete from apples where id % 40 = 2")
+        sql.execute("prepare transaction 'apples'")
+        commit = Meanwhile(evolving, ("commit prepared 'apples'",), at=CrashPoint.LOAD_MANIFEST)
+        waiting = threading.Timer(1.0, commit, [CrashPoint.LOAD_MANIFEST])
+        waiting.start()  # the slot of the new snapshot waits for it
+        evolving.capture(commit)
+        waiting.join()
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.parametrize("changed", ["metadata", "timeline"])
+def test_parts_that_were_read_under_other_settings_or_on_another_server_are_read_anew(
+    evolving: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    evolving.run(*APPLES)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 4))
+    if changed == "metadata":
+        evolving.metadata = True
+    else:
+        monkeypatch.setattr(heaps, "_MOMENT", heaps._MOMENT.replace("1, 8)", "1, 8) || 'new'"))
+    with capture_logs() as logs:
+        evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    (anew,) = [entry for entry in logs if entry["event"] == LOAD_BEGUN_ANEW]
+    assert {"metadata": "mirror.metadata_columns", "timeline": "server"}[changed] in anew["reason"]
+
+
+def test_a_process_that_stalled_and_lost_its_lease_notes_nothing(
+    evolving: EvolvingDatabase,
+) -> None:
+    """Another one loads the table by now."""
+    evolving.run(*APPLES)
+
+    def stall(point: CrashPoint) -> None:
+        if point is CrashPoint.LOAD_STAGED and not other:
+            other.append(True)
+            lease = Lease(evolving.store, "capture", WallClock(), "other")
+            lease._create(lease._newest() + 1)
+
+    other: list[bool] = []
+    with pytest.raises(LeaseLost):
+        evolving.capture(stall)
+    assert len([name for name in staged(evolving) if name.endswith(NOTE)]) == 1

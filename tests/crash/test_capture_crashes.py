@@ -48,6 +48,33 @@ def test_a_load_that_is_killed_is_taken_up_again(
     assert_landed(project)
 
 
+INTERRUPTED = [
+    (CrashPoint.LOAD_NOTED, 3),
+    (CrashPoint.LOAD_NOTED, 1),
+    (CrashPoint.LOAD_STAGED, 4),
+    (CrashPoint.LOAD_MANIFEST, 2),
+    (CrashPoint.LOAD_PUBLISHED_ONE, 2),
+]
+
+
+@pytest.mark.parametrize(("point", "passage"), some(INTERRUPTED))
+def test_a_load_of_many_parts_that_is_killed_twice_goes_on(
+    project: Project, point: CrashPoint, passage: int
+) -> None:
+    with project.file.open("a") as file:
+        file.write("load: {part_bytes: 8192}\n")
+    project.database.execute(
+        "insert into a.orders select g, repeat('n', 500), repeat(md5(g::text), 99) "
+        "from generate_series(201, 300) g"
+    )
+    project.killed_at(CrashPoint.LOAD_NOTED, "capture", "--once", passage=5)
+    project.database.execute(CHANGES)
+    project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
 @pytest.mark.parametrize("point", some([CrashPoint.REPLACED_DELETED, CrashPoint.REPLACED_NOTED]))
 def test_a_table_that_was_created_again_is_replaced_once(
     project: Project, point: CrashPoint

@@ -317,7 +317,7 @@ class Capture:
             # The small ones are soon there, and the large ones are read in parts to the end.
             missing = sorted(sink.missing(self._streamed()), key=lambda table: table.size)
             with self._renewing(), self._pool(snapshot) as pool:
-                for outcome in sink.load(record, seen, missing, pool):
+                for outcome in sink.load(record, seen, missing, pool, self._lease.check):
                     if outcome is None:
                         self._while_loading()
                         continue

@@ -217,9 +217,10 @@ class Sink(Protocol):
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
+        guard: Callable[[], None],
     ) -> Iterator[Loaded | TableError | None]:
         """Load tables, several parts at a time; yields each as soon as it is durable, and None at
-        least once a second meanwhile.
+        least once a second meanwhile. guard: raises when this process may no longer write.
 
         A table that cannot be loaded yields its error, and the others continue. A load that is
         interrupted before it is complete leaves nothing visible to readers.

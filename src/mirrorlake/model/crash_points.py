@@ -16,6 +16,7 @@ class CrashPoint(StrEnum):
     STREAM_RECORDED = "capture.stream.recorded"
     SLOT_CREATED = "capture.slot.created"
     ESTABLISHED = "capture.established"
+    LOAD_NOTED = "capture.load.noted"
     LOAD_STAGED = "capture.load.staged"
     LOAD_MANIFEST = "capture.load.manifest"
     LOAD_PUBLISHED_ONE = "capture.load.published_one"

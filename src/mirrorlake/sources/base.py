@@ -96,6 +96,12 @@ class Snapshot(Protocol):
         """
         ...
 
+    @property
+    def recognising(self) -> Recognising | None:
+        """By which a load goes on behind parts that were read before; None for a source that
+        reads every part anew."""
+        ...
+
     def ordered(
         self, table: SourceTable, keys: KeyRange
     ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
@@ -148,6 +154,34 @@ class SharedSnapshot(Protocol):
         """Enter the snapshot, from which only `read` is called then. noted: called with a table, a
         column, and the number of values in it that were replaced. Raises SourceUnavailable, also
         when the snapshot is closed."""
+        ...
+
+
+class Recognising(Protocol):
+    """A snapshot that recognises rows which an earlier snapshot of the same source has read.
+
+    A row has a version, which is a row of `versions`; its first column is unique in a part. Two
+    rows of parts with equal facts are equal in all columns if their versions are. For several
+    threads, as `Snapshot` is.
+    """
+
+    def facts(self, part: SnapshotPart) -> Mapping[str, Any] | None:
+        """Plain data, which name the part, and everything that its values depend on besides its
+        rows. None for a part whose rows have no versions."""
+        ...
+
+    def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """As `Snapshot.read`, with the version of each row."""
+        ...
+
+    def versions(self, part: SnapshotPart) -> pa.Table:
+        """The versions of all rows of a part. Raises as `Snapshot.read` does."""
+        ...
+
+    def only(
+        self, part: SnapshotPart, versions: pa.Table
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """As `versioned`, of the rows that have these versions."""
         ...
 
 

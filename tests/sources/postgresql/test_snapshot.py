@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mirrorlake.errors import SourceUnavailable
-from mirrorlake.sources.postgresql import copy
+from mirrorlake.sources.postgresql.reading import copy
 from tests.conformance.scene import loaded, until
 from tests.sources.postgresql.captured import Captured
 

@@ -20,7 +20,7 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.keys import KeyRange, is_ordered
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Snapshot, Source
+from mirrorlake.sources.base import Recognising, Snapshot, Source
 from mirrorlake.sources.chunk import Changes, Part
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import SnapshotPart, SourceTable
@@ -125,6 +125,10 @@ class _Without:
     @property
     def shared(self) -> str:
         return self.snapshot.shared
+
+    @property
+    def recognising(self) -> Recognising | None:
+        return self.snapshot.recognising
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         return () if table.table in self.tables else self.snapshot.parts(table)

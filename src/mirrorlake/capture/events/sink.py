@@ -104,8 +104,10 @@ class EventsSink:
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
+        guard: Callable[[], None],
     ) -> Iterator[Loaded | TableError | None]:
         began = (self._listed_at - _EPOCH) // timedelta(milliseconds=1)
+        guard()
         return self._loader.run(began, snapshot, tables, pool)
 
     def open(

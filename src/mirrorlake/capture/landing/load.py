@@ -1,25 +1,28 @@
 """The initial load of tables: all files are staged, then published.
 
-Order of effects for one table: write `_metadata.json`; stage files under names with an underscore;
-write the metadata again if parts were read at different points; write the manifest, which marks the
-load as complete; publish the files under their numbers; delete the manifest. After a crash before
-the manifest, the table is loaded again; after a later crash, it is only published. The last file of
-a load has no rows and marks the end of the load.
+Order of effects for one table: write `_metadata.json`; stage files under names with an underscore,
+and of a table with several parts a note for each part that is staged (`parts.py`); write the
+metadata again if parts were read at different points; write the manifest, which marks the load as
+complete; publish the files under their numbers; delete the other staged files, then the manifest.
+After a crash before the manifest, the table is loaded again, and keeps what is noted; after a later
+crash, it is only published. The last file of a load has no rows and marks the end of the load.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import structlog
 
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.load_files import LoadFiles, groups
+from mirrorlake.capture.landing.load_of import LAST, Loading, LoadOf, Order
 from mirrorlake.capture.landing.load_tasks import (
     LoadTasks,
     PartAnswer,
@@ -27,41 +30,39 @@ from mirrorlake.capture.landing.load_tasks import (
     TableTasks,
     description_of,
 )
+from mirrorlake.capture.landing.parts import (
+    NOTE,
+    PartNote,
+    StillThere,
+    VersionsFile,
+    delete_others,
+    matching,
+    notes_in,
+    plain,
+    read_versions,
+    reason,
+)
 from mirrorlake.capture.landing.remote_parts import RemoteParts
 from mirrorlake.capture.landing.stage_part import STAGED
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import RowsMoved, TableError
 from mirrorlake.landing import publish
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import FORMAT
-from mirrorlake.model.position import LogPoint, Position
+from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
+from mirrorlake.version import VERSION
 
 log = structlog.get_logger()
 
 LOAD_BEGUN_ANEW = "load_begun_anew"
+LOAD_RESUMED = "load_resumed"
 
 MANIFEST = "_load.json"
-
-
-@dataclass(slots=True)
-class LoadOf:
-    """The load of one table in progress. `staged` maps the order of a file to its name. moved: why
-    the table has to be read anew, because its rows were moved meanwhile; empty as long as not."""
-
-    record: StreamRecord
-    table: SourceTable
-    folder: str
-    rows: int = 0
-    staged: dict[tuple[int, int], str] = field(default_factory=dict)
-    uptos: list[LogPoint] = field(default_factory=list)
-    pending: list[Future[int]] = field(default_factory=list)
-    moved: str = ""
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Loader:
     progress: Callable[[LoadProgress], None] = lambda _progress: None
     metadata: bool = False
     on_spark: bool = False
+    _attempt: int = 0
 
     @property
     def store(self) -> Store:
@@ -86,8 +88,7 @@ class Loader:
 
     def run(
         self,
-        record: StreamRecord,
-        snapshot: Snapshot,
+        loading: Loading,
         tables: Sequence[tuple[SourceTable, str]],
         pool: Executor,
     ) -> Iterator[Loaded | TableError | None]:
@@ -97,85 +98,85 @@ class Loader:
         A table that cannot be loaded yields its error, and the others continue. A table whose rows
         were moved between two of its parts is read anew, in the same snapshot.
         """
-        remote = self._remote(snapshot, tables)
+        remote = self._remote(loading, tables)
         try:
             left = list(tables)
             while left:
-                loads = [self._begin(record, table, folder) for table, folder in left]
+                loads = [self._begin(loading, table, folder) for table, folder in left]
                 left = []
                 for load in loads:
                     self.progress(LoadProgress(load.table.table, 0, load.table.rows))
-                    load.pending += self._submit(snapshot, load, pool, remote)
+                    load.pending += self._submit(load, pool, remote)
                 for staged in as_staged(loads):
                     if staged is None and remote is not None:
                         remote.look()
                     if staged and staged.moved:
-                        reason = staged.moved
-                        log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=reason)
+                        why = staged.moved
+                        log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=why)
+                        delete_others(self.store, staged.folder, STAGED, ())
                         left.append((staged.table, staged.folder))
                     else:
-                        yield self._staged(staged, snapshot.point) if staged else None
+                        yield self._staged(staged) if staged else None
         finally:
             if remote is not None:
                 remote.end()
 
     def _submit(
-        self, snapshot: Snapshot, load: LoadOf, pool: Executor, remote: RemoteParts | None
+        self, load: LoadOf, pool: Executor, remote: RemoteParts | None
     ) -> Sequence[Future[int]]:
-        """Let the parts of a table be read."""
-        parts = snapshot.parts(load.table)
-        if remote is not None and len(parts) > 1:
-            return self._ask(remote, snapshot, load, parts)
-        return [
-            pool.submit(self._stage, snapshot, load, location, part)
-            for location, part in enumerate(parts)
-        ]
+        """Let the parts of a table be read: those that were read before by this process."""
+        locations = range(len(load.parts))
+        if remote is None or len(load.parts) < 2:
+            return [pool.submit(self._stage, load, location) for location in locations]
+        missing = [location for location in locations if location not in load.notes]
+        asked = self._ask(remote, load, missing) if missing else ()
+        return [*asked, *(pool.submit(self._stage, load, location) for location in load.notes)]
 
     def _remote(
-        self, snapshot: Snapshot, tables: Sequence[tuple[SourceTable, str]]
+        self, loading: Loading, tables: Sequence[tuple[SourceTable, str]]
     ) -> RemoteParts | None:
         """What has parts read elsewhere, where that is set and possible."""
+        snapshot = loading.snapshot
         if not (self.on_spark and tables and snapshot.shared):
             return None
         tasks = LoadTasks.begin(self.store, self.records.folder)
         return RemoteParts(tasks, lambda: snapshot.parts(tables[0][0]))
 
     def _ask(
-        self, remote: RemoteParts, snapshot: Snapshot, load: LoadOf, parts: Sequence[SnapshotPart]
+        self, remote: RemoteParts, load: LoadOf, locations: Sequence[int]
     ) -> Sequence[Future[int]]:
-        """Let the parts of a table be read elsewhere, all at the point of the snapshot."""
+        """Let parts of a table be read elsewhere, all at the point of the snapshot."""
 
         def note(location: int, answer: PartAnswer) -> None:
             if answer.failure is PartFailure.MOVED:
                 load.moved = answer.what
                 return
             for index, name in enumerate(answer.files):
-                load.staged[location, index] = name
-            load.rows += answer.rows
-            self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
+                load.staged[load.attempt, location, index] = name
+            self._count(load, answer.rows)
             self.reached(CrashPoint.LOAD_STAGED)
 
         asked = TableTasks(
             table=str(load.table.table),
             identity=load.table.identity,
             description=description_of(load.table),
-            snapshot=snapshot.shared,
-            point=str(snapshot.point),
+            snapshot=load.loading.snapshot.shared,
+            point=str(load.loading.point),
             folder=load.folder,
-            stream=load.record.stream,
+            stream=load.loading.record.stream,
             stream_id=self.records.stream_id,
             metadata=self.metadata,
             file_bytes=self.file_bytes,
-            parts=[(location, asdict(part.range)) for location, part in enumerate(parts)],
+            parts=[(location, asdict(load.parts[location].range)) for location in locations],
         )
         return remote.submit(asked, note)
 
-    def _staged(self, load: LoadOf, point: LogPoint) -> Loaded | TableError:
+    def _staged(self, load: LoadOf) -> Loaded | TableError:
         try:
             load.rows = sum(results(load))
         except TableError as error:
             return error
-        return self._complete(load, point)
+        return self._complete(load)
 
     def finish(self, folder: str, table: TableId) -> int:
         """Publish a complete load, continuing where an earlier run stopped. Returns its number of
@@ -187,6 +188,7 @@ class Loader:
             if name in left:
                 publish.publish(self.store, folder, f"{folder}/{name}", number, table=str(table))
                 self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
+        delete_others(self.store, folder, STAGED, ())
         self.store.delete(f"{folder}/{MANIFEST}")
         self.reached(CrashPoint.LOAD_PUBLISHED)
         return len(names)
@@ -194,45 +196,112 @@ class Loader:
     def collect(self, folder: str) -> None:
         """Delete what attempts to read parts elsewhere left in the folder of a loaded table."""
         if self.on_spark:
-            self._delete_staged(folder)
+            delete_others(self.store, folder, STAGED, ())
 
-    def _begin(self, record: StreamRecord, table: SourceTable, folder: str) -> LoadOf:
-        table_positions.describe(self.records, table, folder, record.source)
-        self._delete_staged(folder)
-        return LoadOf(record, table, folder)
+    def _begin(self, loading: Loading, table: SourceTable, folder: str) -> LoadOf:
+        """Note that the table is loaded, and find what an earlier attempt has noted of it."""
+        loading.guard()
+        table_positions.describe(self.records, table, folder, loading.record.source)
+        parts = loading.snapshot.parts(table)
+        notes = notes_in(self.store, folder, STAGED)
+        facts = [self._facts(loading, part, len(parts)) for part in parts]
+        found = matching(notes, facts)
+        delete_others(self.store, folder, STAGED, found.values())
+        if found:
+            log.info(LOAD_RESUMED, table=str(table.table), parts=len(parts), kept=len(found))
+        elif notes:
+            log.info(LOAD_BEGUN_ANEW, table=str(table.table), reason=reason(notes, facts))
+        # Threads of an attempt before that was interrupted may still note parts.
+        self._attempt = max(self._attempt, *(note.attempt for note in notes), 0) + 1
+        return LoadOf(loading, table, folder, parts, facts, found, self._attempt)
 
-    def _delete_staged(self, folder: str) -> None:
-        for file in self.store.list(folder).files:
-            if file.name.startswith(STAGED):
-                self.store.delete(f"{folder}/{file.name}")
+    def _facts(self, loading: Loading, part: SnapshotPart, parts: int) -> dict[str, Any] | None:
+        """On what the values of the rows of a part depend; None for one that is not noted."""
+        recognising = loading.snapshot.recognising
+        facts = recognising.facts(part) if recognising and parts > 1 else None
+        if facts is None:
+            return None
+        ours = {
+            "stream": [loading.record.stream, self.records.stream_id],
+            "source": dict(loading.record.source),
+            "release": VERSION,
+            "metadata": self.metadata,
+        }
+        return plain({**ours, **facts})
 
-    def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
+    def _stage(self, load: LoadOf, location: int) -> int:
         """Write the rows of a part to staged files. Returns the number of rows."""
-        total = 0
         if load.moved:
             return 0
         try:
-            for index, batches in enumerate(groups(snapshot.read(part), self.file_bytes)):
-                total += self._write(
-                    load, (location, index), batches, snapshot.point, complete=False
-                )
+            rows = self._keep(load, location)
+            if rows is None:
+                rows = self._read(load, location)
         except RowsMoved as error:
             load.moved = error.what
             return 0
-        load.uptos.append(snapshot.upto(part))
+        load.uptos.append(load.loading.snapshot.upto(load.parts[location]))
         self.reached(CrashPoint.LOAD_STAGED)
-        return total
+        return rows
 
-    def _complete(self, load: LoadOf, point: LogPoint) -> Loaded:
-        self._write(load, (1 << 60, 0), iter(()), point, complete=True)
+    def _read(self, load: LoadOf, location: int) -> int:
+        """Stage a part as it is in the snapshot."""
+        snapshot = load.loading.snapshot
+        part, facts = load.parts[location], load.facts[location]
+        if facts is None or snapshot.recognising is None:
+            written = self._write_all(load, location, snapshot.read(part))
+            return sum(rows for _name, rows in written)
+        versions = load.name(location, "versions")
+        with VersionsFile(self.store, f"{load.folder}/{versions}") as noting:
+            rows = noting.noted(snapshot.recognising.versioned(part))
+            written = self._write_all(load, location, rows)
+        if written:
+            load.loading.guard()
+            name = load.name(location, "note", NOTE)
+            note = PartNote(name, load.attempt, facts, tuple(written), versions)
+            note.write(self.store, load.folder)
+            self.reached(CrashPoint.LOAD_NOTED)
+        return sum(rows for _name, rows in written)
+
+    def _keep(self, load: LoadOf, location: int) -> int | None:
+        """Stage a part that was read before, as it is in the snapshot; None to read it anew."""
+        note, part, snapshot = load.notes.get(location), load.parts[location], load.loading.snapshot
+        if note is None or snapshot.recognising is None:
+            return None
+        before = read_versions(self.store, load.folder, note)
+        if before is None:
+            return None
+        found = StillThere.of(note, before, snapshot.recognising.versions(part))
+        if found.is_little:
+            return None
+        new = (rows for rows, _version in snapshot.recognising.only(part, found.new))
+        read = self._write_all(load, location, new)
+        files = zip(note.files, found.masks, strict=True)
+        for number, ((name, rows), mask) in enumerate(files):
+            if mask is None:
+                load.staged[note.attempt, location, number] = name
+                self._count(load, rows)
+            elif mask.any():
+                left = self._files(load).left(f"{load.folder}/{name}", mask)
+                self._write(load, (load.attempt, location, len(read) + number), left)
+        return found.rows + sum(rows for _name, rows in read)
+
+    def _complete(self, load: LoadOf) -> Loaded:
+        point, record = load.loading.point, load.loading.record
+        self._write(load, LAST, (), complete=True)
         upto = reduce(lambda left, right: left.join(right), load.uptos, point)
         if upto != point:
             table_positions.describe(
-                self.records, load.table, load.folder, load.record.source, upto=str(upto)
+                self.records, load.table, load.folder, record.source, upto=str(upto)
             )
         names = [load.staged[order] for order in sorted(load.staged)]
-        stream = load.record.stream
-        manifest = {"format": FORMAT, "stream": stream, "position": str(point), "files": names}
+        manifest = {
+            "format": FORMAT,
+            "stream": record.stream,
+            "position": str(point),
+            "files": names,
+        }
+        load.loading.guard()
         self.store.replace(f"{load.folder}/{MANIFEST}", json.dumps(manifest).encode())
         self.reached(CrashPoint.LOAD_MANIFEST)
         files = self.finish(load.folder, load.table.table)
@@ -240,30 +309,47 @@ class Loader:
         self.progress(LoadProgress(load.table.table, load.rows, load.table.rows, done=True))
         return Loaded(load.table.table, load.rows, files, point)
 
+    def _write_all(
+        self, load: LoadOf, location: int, batches: Iterator[pa.RecordBatch]
+    ) -> list[tuple[str, int]]:
+        """Write rows to files of the usual size. Returns the name and the rows of each."""
+        written = []
+        for index, group in enumerate(groups(batches, self.file_bytes)):
+            order = (load.attempt, location, index)
+            rows = self._write(load, order, group)
+            written.append((load.staged[order], rows))
+        return written
+
     def _write(
         self,
         load: LoadOf,
-        order: tuple[int, int],
-        batches: Iterator[pa.RecordBatch],
-        point: LogPoint,
+        order: Order,
+        batches: Iterable[pa.RecordBatch | pa.Table],
         *,
-        complete: bool,
+        complete: bool = False,
     ) -> int:
-        """Write one staged file of this process."""
+        """Write one staged file of this process. Returns the number of rows."""
+        _attempt, location, index = order
+        name = load.name(location, index)
+        rows = self._files(load).write(
+            f"{load.folder}/{name}",
+            batches,
+            complete=complete,
+            written=lambda rows: self._count(load, rows),
+        )
+        load.staged[order] = name
+        return rows
 
-        def written(rows: int) -> None:
-            load.rows += rows  # not synchronized: accurate enough for progress
-            self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
+    def _count(self, load: LoadOf, rows: int) -> None:
+        load.rows += rows  # not synchronized: accurate enough for progress
+        self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
 
-        files = LoadFiles(
+    def _files(self, load: LoadOf) -> LoadFiles:
+        return LoadFiles(
             self.store,
             load.table.schema,
-            Position(point, 0),
-            load.record.stream,
+            Position(load.loading.point, 0),
+            load.loading.record.stream,
             self.records.stream_id,
             self.metadata,
         )
-        name = f"{STAGED}{order[0]}-{order[1]}.parquet"
-        rows = files.write(f"{load.folder}/{name}", batches, complete=complete, written=written)
-        load.staged[order] = name
-        return rows

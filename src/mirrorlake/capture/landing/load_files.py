@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.origins import as_of, with_metadata
@@ -33,15 +35,14 @@ class LoadFiles:
     def write(
         self,
         path: str,
-        batches: Iterator[pa.RecordBatch],
+        batches: Iterable[pa.RecordBatch | pa.Table],
         *,
         complete: bool = False,
         written: Callable[[int], None] = lambda _rows: None,
     ) -> int:
         """Write one staged file, without a marker column (LZ-093): every row is an insert. Returns
         the number of rows. written: called with that of each batch."""
-        schema = self._with_metadata(arrow_schema(self.schema).empty_table()).schema
-        file, position = StagedFile(self.store, path, schema), str(self.position)
+        file, position = StagedFile(self.store, path, self._staged_schema()), str(self.position)
         rows = 0
         try:
             for batch in batches:
@@ -64,8 +65,21 @@ class LoadFiles:
         )
         return rows
 
+    def left(self, path: str, mask: np.ndarray) -> Iterator[pa.Table]:
+        """The rows of a staged file for which the mask is true."""
+        schema, start = self._staged_schema(), 0
+        with self.store.open(path) as handle:
+            for batch in pq.ParquetFile(handle).iter_batches():
+                which = pa.array(mask[start : start + batch.num_rows])
+                yield pa.Table.from_batches([batch]).filter(which).cast(schema)
+                start += batch.num_rows
+
+    def _staged_schema(self) -> pa.Schema:
+        return self._with_metadata(arrow_schema(self.schema).empty_table()).schema
+
     def _with_metadata(self, rows: Rows) -> Rows | pa.Table:
-        if not self.metadata:
+        """Rows of a staged file have it already."""
+        if not self.metadata or rows.num_columns > len(self.schema.columns):
             return rows
         found = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         return with_metadata(found, as_of(str(self.position), rows.num_rows))

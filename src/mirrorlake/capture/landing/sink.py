@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from mirrorlake.capture.backfill.requests import refusal
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.load import Loader
+from mirrorlake.capture.landing.load_of import Loading
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.landing.writer import LandingWriter
@@ -103,6 +104,7 @@ class LandingSink:
         snapshot: Snapshot,
         tables: Sequence[SourceTable],
         pool: Executor,
+        guard: Callable[[], None],
     ) -> Iterator[Loaded | TableError | None]:
         refused = [table for table in tables if self._settings.strict and table.whole_rows]
         for table in refused:
@@ -113,7 +115,8 @@ class LandingSink:
                 hint="Give the table a key, or set landing.strict to false.",
             )
         left = [table for table in tables if table not in refused]
-        yield from self._loader.run(record, snapshot, self._folders(left), pool)
+        loading = Loading(record, snapshot, guard)
+        yield from self._loader.run(loading, self._folders(left), pool)
 
     def open(
         self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost

@@ -41,6 +41,10 @@ class MemorySnapshot:
             self._schemas = {name: table.described.schema for name, table in tables.items()}
         self._read: dict[tuple[TableId, int], LogPoint] = {}
 
+    @property
+    def recognising(self) -> None:
+        return None
+
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         count = self._settings.parts()
         return [SnapshotPart(table, (index, count)) for index in range(count)]

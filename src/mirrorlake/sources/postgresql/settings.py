@@ -29,7 +29,7 @@ class PostgresSettings:
     streaming: bool = False  # of transactions in progress; as a whole they come faster
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load
-    part_bytes: int = 256 * MIB  # of heap per piece; a crash loads at most the table again
+    part_bytes: int = 256 * MIB  # of heap per piece; a crash loses what is read of a piece
     chunk_bytes: int = 8 * MIB  # of messages decoded together: enough to make vectors pay
 
     @property

@@ -1,13 +1,12 @@
 """Consistent reads of whole tables, several pieces at a time, all in one exported snapshot.
 
-A piece is a range of pages of one heap (of a leaf partition, for a partitioned table). Rows come
-by COPY as CSV, whose unquoted empty field is NULL and whose quoted one is the empty text; Arrow
-parses whole messages at a time.
+A piece is a range of pages of one heap (of a leaf partition, for a partitioned table), and rows
+come by COPY.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,22 +15,20 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.csv
 from psycopg import conninfo, sql
 from psycopg.pq import TransactionStatus
 
 from mirrorlake.errors import (
-    BadValue,
     CannotBackfill,
     SourceUnavailable,
     TableError,
     TableRecreated,
 )
-from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
+from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
+from mirrorlake.sources.base import Recognising
 from mirrorlake.sources.ordered import check_ordered
-from mirrorlake.sources.postgresql import heaps
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     OpenConnections,
@@ -42,8 +39,15 @@ from mirrorlake.sources.postgresql.connect import (
     patiently,
     translated,
 )
-from mirrorlake.sources.postgresql.copy import cancel, copied
 from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
+from mirrorlake.sources.postgresql.reading import heaps
+from mirrorlake.sources.postgresql.reading.copied_rows import (
+    VERSION,
+    rows_of,
+    versioned_rows_of,
+    versions_of,
+)
+from mirrorlake.sources.postgresql.reading.copy import cancel, copied
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
@@ -52,13 +56,12 @@ from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
-from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
+from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
-
-_BOM = "\ufeff".encode()
 
 _ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
 """Before anything is locked; and back to that, within the snapshot."""
+_PLACES = 10_000  # rows that are read by one query by their places
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
@@ -85,6 +88,7 @@ class PostgresSnapshot:
         self._opened, self._mine = opened, OpenConnections()
         self.point, self._slot, self._recognition = point, slot, recognition
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
+        self._moment: dict[str, Any] | None = None
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._idle.put(self._enter())
 
@@ -104,12 +108,54 @@ class PostgresSnapshot:
         if part.range is None or not part.table.schema.columns:
             return
         decoders = decoders_of(part.table, self._settings.extremes, self._noted)
+        with closing(self._blocks(part, heaps.rows(part))) as blocks:
+            for block in blocks:
+                yield rows_of(block, part.table, decoders)
+
+    @property
+    def recognising(self) -> Recognising:
+        return self
+
+    def facts(self, part: SnapshotPart) -> Mapping[str, Any] | None:
+        if part.range is None or not part.range.heap.is_recognised or not part.table.schema.columns:
+            return None
+        if self._moment is None:
+            connection = self._borrow()
+            with translated():
+                self._moment = heaps.moment(connection)
+            self._idle.put(connection)
+        extremes = str(self._settings.extremes)
+        return {**heaps.facts(part), **self._moment, "extremes": extremes}
+
+    def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        return self._versioned(part, heaps.versioned_rows(part))
+
+    def versions(self, part: SnapshotPart) -> pa.Table:
+        with closing(self._blocks(part, heaps.versions(part))) as blocks:
+            found = [versions_of(block, part.table) for block in blocks]
+        return pa.Table.from_batches(found, schema=VERSION)
+
+    def only(
+        self, part: SnapshotPart, versions: pa.Table
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        for some in versions.to_batches(max_chunksize=_PLACES):
+            query = heaps.versioned_rows(part, some["ctid"].to_pylist())
+            yield from self._versioned(part, query)
+
+    def _versioned(
+        self, part: SnapshotPart, query: sql.Composed
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        decoders = decoders_of(part.table, self._settings.extremes, self._noted)
+        with closing(self._blocks(part, query)) as blocks:
+            for block in blocks:
+                yield versioned_rows_of(block, part.table, decoders)
+
+    def _blocks(self, part: SnapshotPart, query: sql.Composed) -> Generator[bytes, None, None]:
+        """The output of a COPY from a part that stays where it is meanwhile."""
         with self._reading(part.table) as connection:
             self._patiently(connection, partial(heaps.lock, connection, part))
-            heard = self._opened.hear
             with any_text(connection):
-                for block in copied(connection, heaps.query(part).as_bytes(connection), heard):
-                    yield _read(block, part.table, decoders)
+                yield from copied(connection, query.as_bytes(connection), self._opened.hear)
             self._take(connection)  # without a lock on the table
 
     @contextmanager
@@ -167,7 +213,7 @@ class PostgresSnapshot:
             heard = self._opened.hear
             with any_text(connection):
                 for block in copied(connection, query.as_bytes(connection), heard):
-                    yield _read(block, table, decoders), self.point
+                    yield rows_of(block, table, decoders), self.point
             connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
@@ -349,7 +395,7 @@ def read_rows(
         content = b"".join(copy)
     if not content:
         return pa.Table.from_batches([], schema=nullable_schema(table.schema))
-    return pa.Table.from_batches([_read(content, table, decoders)])
+    return pa.Table.from_batches([rows_of(content, table, decoders)])
 
 
 def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:
@@ -415,45 +461,3 @@ def _sortable(table: SourceTable, name: str) -> sql.Composed:
 
 def _first_line(error: psycopg.Error) -> str:
     return str(error).strip().splitlines()[0]
-
-
-def _read(block: bytes, table: SourceTable, decoders: Sequence[ColumnDecoder]) -> pa.RecordBatch:
-    try:
-        return _parse(block, table, decoders)
-    except pa.ArrowInvalid as error:
-        raise BadValue(
-            f"a value does not fit its column: {error}",
-            table=str(table.table),
-            hint="This is a bug. Report it with the types of the columns.",
-        ) from error
-
-
-def _parse(block: bytes, table: SourceTable, decoders: Sequence[ColumnDecoder]) -> pa.RecordBatch:
-    names = table.schema.names
-    # Numbers are read on the way; everything else is a text that its decoder understands.
-    direct = {
-        d.column: arrow_type(d.type.type)
-        for d in decoders
-        if d.type.form is Form.NUMBER and d.type.type.name not in {"float", "double"}
-    }
-    if block.startswith(_BOM):  # it belongs to the first value; Arrow takes one away
-        block = _BOM + block
-    rows = pyarrow.csv.read_csv(
-        pa.BufferReader(block),
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=names, block_size=len(block) + 1, use_threads=False
-        ),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: direct.get(name, pa.string()) for name in names},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            check_utf8=False,
-        ),
-    )
-    columns = [
-        contiguous(rows[d.column]) if d.column in direct else d.decode(contiguous(rows[d.column]))
-        for d in decoders
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=names)

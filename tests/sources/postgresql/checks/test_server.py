@@ -15,7 +15,7 @@ from psycopg import sql
 from mirrorlake.errors import PrerequisiteMissing, TableError
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql.checks import server_checks
-from tests.conformance.scene import until
+from tests.conformance.scene import loaded, until
 from tests.conftest import Database
 from tests.sources.postgresql.captured import Captured
 
@@ -188,6 +188,27 @@ def test_a_column_that_may_not_be_read_can_be_left_out(visitor: Captured) -> Non
     visitor.select("public.*", columns={"public.apples": ["id"]})
     assert findings(visitor, "select") == []
     assert visitor.snapshot("apples") == []
+
+
+@pytest.mark.parametrize(("columns", "parts"), [("", 4), ("(id)", 1)])
+def test_who_may_read_columns_only_reads_a_large_table_in_one_part(
+    visitor: Captured, columns: str, parts: int
+) -> None:
+    """Where rows are is no column."""
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(
+        "insert into apples select g, g from generate_series(1, 800) g",
+        f"revoke select on apples from {user}",
+        f"grant select {columns} on apples to {user}",
+    )
+    visitor.select("public.*", columns={"public.apples": ["id"]})
+    source = visitor.source(part_bytes=8192)
+    (table,) = source.discover()
+    snapshot = source.snapshot()
+    found = snapshot.parts(table)
+    assert [snapshot.facts(part) is None for part in found] == [bool(columns)] * parts
+    assert len(loaded(snapshot, table)) == 800
+    snapshot.close()
 
 
 def test_rows_that_a_policy_hides_are_an_error(visitor: Captured) -> None:

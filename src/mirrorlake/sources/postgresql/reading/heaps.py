@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
 from mirrorlake.errors import RowsMoved, SourceUnavailable
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.reading.copied_rows import VERSION
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _PAGE = 8192
@@ -23,7 +25,9 @@ _HEAPS = """
 select n.nspname::text, c.relname::text, c.oid::bigint, pg_relation_filenode(c.oid)::bigint,
        coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::int,
        (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
-        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+       coalesce((select m.amname = 'heap' from pg_am m where m.oid = c.relam), false),
+       has_table_privilege(c.oid, 'select')
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'f')
   and (c.oid = %s::oid
@@ -32,16 +36,31 @@ order by c.oid
 """
 
 
+# What the text of a value depends on besides the value: names of enum values, parts of composites.
+_MOMENT = """
+select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+       substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
+       (select md5(coalesce(string_agg(concat_ws(' ', e.oid, e.enumlabel), ',' order by e.oid), ''))
+        from pg_enum e),
+       (select md5(coalesce(string_agg(concat_ws(' ', a.attrelid, a.attnum, a.atttypid,
+                                                 a.attisdropped),
+                                       ',' order by a.attrelid, a.attnum), ''))
+        from pg_attribute a join pg_class c on c.oid = a.attrelid where c.relkind = 'c')
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Heap:
     """A table or leaf partition: its name, and the numbers (attnum) of its columns by their names,
-    as a snapshot shows them; its file as it was when its ranges were listed."""
+    as a snapshot shows them; its file as it was when its ranges were listed; whether its rows have
+    versions."""
 
     schema: str
     name: str
     oid: int
     file: int | None
     columns: Mapping[str, int]
+    is_recognised: bool
 
     @property
     def relation(self) -> sql.Composed:
@@ -74,17 +93,19 @@ def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[S
     """The ranges of a table that together contain each row once."""
     step = max(part_bytes // _PAGE, 1)
     found = []
-    for schema, name, oid, file, pages, columns in connection.execute(
+    for schema, name, oid, file, pages, columns, *facts in connection.execute(
         _HEAPS, [table.identity] * 2
     ).fetchall():
-        heap = Heap(schema, name, oid, file, columns or {})
-        # The last range is open: pages may have been added since.
-        starts = range(0, max(pages, 1), step)
+        has_versions, has_places = facts
+        heap = Heap(schema, name, oid, file, columns or {}, has_versions and has_places)
+        # The last range is open: pages may have been added since. Who may read columns only cannot
+        # read where rows are.
+        most = step if has_places else max(pages, 1)
         found += [
             SnapshotPart(
-                table, HeapRange(heap, start, start + step if start + step < pages else None)
+                table, HeapRange(heap, start, start + most if start + most < pages else None)
             )
-            for start in starts
+            for start in range(0, max(pages, 1), most)
         ]
     return found or [SnapshotPart(table, None)]
 
@@ -125,14 +146,56 @@ def lock(connection: Connection, part: SnapshotPart) -> None:
         )
 
 
-def query(part: SnapshotPart) -> sql.Composed:
+def rows(part: SnapshotPart) -> sql.Composed:
     """What reads the rows of a part."""
-    conditions: list[sql.Composable] = [*part.range.condition]
+    return _copy(part, part.table.schema.names)
+
+
+def versions(part: SnapshotPart) -> sql.Composed:
+    """What reads the versions of the rows of a part, and nothing of the rows."""
+    return _copy(part, VERSION.names)
+
+
+def versioned_rows(part: SnapshotPart, places: Sequence[str] | None = None) -> sql.Composed:
+    """What reads rows behind their versions; places: only those that are there."""
+    return _copy(part, [*VERSION.names, *part.table.schema.names], places)
+
+
+def _copy(
+    part: SnapshotPart, columns: Sequence[str], places: Sequence[str] | None = None
+) -> sql.Composed:
+    pages: HeapRange = part.range
+    conditions: list[sql.Composable] = [*pages.condition]
+    if places is not None:
+        quoted = ",".join(f'"{place}"' for place in places)
+        conditions = [sql.SQL("ctid = any({}::tid[])").format(sql.Literal(f"{{{quoted}}}"))]
     if condition := part.table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
     where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
     return sql.SQL("copy (select {} from {}{}) to stdout with (format csv)").format(
-        sql.SQL(", ").join(map(sql.Identifier, part.table.schema.names)),
-        part.range.heap.relation,
-        where,
+        sql.SQL(", ").join(map(sql.Identifier, columns)), pages.heap.relation, where
     )
+
+
+def facts(part: SnapshotPart) -> dict[str, Any]:
+    """As `Recognising.facts`, of what a part is."""
+    pages: HeapRange = part.range
+    heap, table = pages.heap, part.table
+    return {
+        "heap": heap.oid,
+        "file": heap.file,
+        "pages": [pages.start, pages.stop],
+        "columns": [
+            [column.name, heap.columns.get(column.name), str(table.source_types[column.name])]
+            for column in table.schema.columns
+        ],
+        "becomes": [str(column.type) for column in table.schema.columns],
+        "selection": dict(table.selection),
+    }
+
+
+def moment(connection: Connection) -> dict[str, Any]:
+    """As `Recognising.facts`, of when a part is read: a number of a transaction is used again
+    after 2^32 others, and after another server has taken over."""
+    ((transaction, timeline, *types),) = connection.execute(_MOMENT).fetchall()
+    return {"transactions": transaction >> 31, "timeline": timeline, "types": types}
