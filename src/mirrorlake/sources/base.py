@@ -142,6 +142,11 @@ class SharedSnapshot(Protocol):
         """The server and its address, without secrets."""
         ...
 
+    @property
+    def extremes(self) -> str:
+        """The settings for values that no type can hold, as in `Recognising.facts`."""
+        ...
+
     def part(self, table: SourceTable, bounds: Any) -> SnapshotPart:
         """A part of a table. bounds: its range as plain data, as `dataclasses.asdict` gives it."""
         ...

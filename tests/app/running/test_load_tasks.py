@@ -170,7 +170,7 @@ def test_what_a_late_attempt_wrote_is_deleted_by_the_next_start(scene: Scene) ->
 
 @pytest.mark.postgres
 @pytest.mark.full
-def test_a_load_whose_snapshot_is_lost_begins_anew(scene: Scene) -> None:
+def test_a_load_whose_snapshot_is_lost_keeps_the_parts_that_were_read(scene: Scene) -> None:
     def lose(task: PartTask) -> None:
         if task.number == 3:
             scene.database.execute(
@@ -178,13 +178,20 @@ def test_a_load_whose_snapshot_is_lost_begins_anew(scene: Scene) -> None:
                 "where backend_type = 'walsender' and datname = current_database()",
             )
 
-    scene.tasks = Tasks(lose)
+    scene.tasks = first = Tasks(lose)
     with pytest.raises(SourceUnavailable, match=r"snapshot|public\.large"):
         scene.load()
     assert not scene.rows()
-    scene.tasks = Tasks()
+    scene.database.execute(
+        "delete from large where id % 10 = 0; update large set note = 'new' where id % 10 = 1",
+        f"insert into large values ({ROWS + 1}, 'new')",
+    )
+    scene.tasks = second = Tasks()
     scene.load()
-    assert scene.rows() == list(range(1, ROWS + 1))
+    assert scene.rows() == [number for number in range(1, ROWS + 2) if number % 10]
+    assert {0, 1, 2} <= {*first.begun}
+    assert len({0, 1, 2} - {*second.begun}) >= 2, "two at a time are read, and kept"
+    assert not scene.staged()
 
 
 @pytest.mark.postgres
@@ -247,7 +254,9 @@ def test_a_load_on_which_nobody_works_ends_with_a_remedy(tmp_path: Path) -> None
     now = [0.0]
     tasks = LoadTasks.begin(LocalStore(tmp_path), "records")
     parts = RemoteParts(tasks, lambda: None, lambda: now[0])
-    asked = TableTasks("t", "1", "d", "name", "0/1", "f", "s", "", False, 1, [(0, {"a": "b"})])
+    asked = TableTasks(
+        "t", "1", "d", "e", "name", "0/1", "f", "s", "", False, 1, [(0, {"a": "b"}, True)]
+    )
     (future,) = parts.submit(asked, lambda _part, _answer: None)
     for now[0] in (PATIENCE - 1, 2 * PATIENCE - 2, 3 * PATIENCE - 3):
         tasks.take()
@@ -262,9 +271,9 @@ def test_a_load_on_which_nobody_works_ends_with_a_remedy(tmp_path: Path) -> None
 
 def test_a_second_answer_does_not_count(tmp_path: Path) -> None:
     tasks = LoadTasks.begin(LocalStore(tmp_path), "records")
-    assert tasks.answer(0, 1, PartAnswer(1, ["a"]))
-    assert not tasks.answer(0, 1, PartAnswer(1, ["b"]))
-    assert list(tasks.answer_of(0, 1).files) == ["a"]
+    assert tasks.answer(0, 1, PartAnswer(1, [("a", 1)]))
+    assert not tasks.answer(0, 1, PartAnswer(1, [("b", 1)]))
+    assert list(tasks.answer_of(0, 1).files) == [("a", 1)]
     assert list(tasks.answered()) == [(0, 1)]
 
 

@@ -37,6 +37,7 @@ from mirrorlake.config.sources import shared_snapshot
 from mirrorlake.errors import MirrorlakeError, SourceUnavailable, SparkUnavailable
 from mirrorlake.landing import layout
 from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.base import SharedSnapshot
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.store import Store
@@ -182,12 +183,12 @@ class LoadTaskRunner:
         if asked is None:
             return []
         try:
-            table = self._table_of(load, asked)
-            if table is None:
+            table, snapshot = self._table_of(load, asked), self._snapshot_of(asked)
+            if table is None or asked.extremes not in {"", snapshot.extremes}:
                 self._refuse(load.tasks, number, PartFailure.READING, _altered(asked))
                 return []
             parts = _unanswered(load.tasks, number, asked)
-            tasks = [self._task(asked, table, part, bounds) for part, bounds in parts]
+            tasks = [self._task(asked, snapshot, table, *part) for part in parts]
         except SourceUnavailable as error:
             self._refuse(load.tasks, number, PartFailure.UNREACHABLE, error)
             return []
@@ -216,13 +217,24 @@ class LoadTaskRunner:
             load.tables = source.discover()
         return load.tables
 
-    def _task(self, asked: TableTasks, table: SourceTable, number: int, bounds: object) -> PartTask:
+    def _snapshot_of(self, asked: TableTasks) -> SharedSnapshot:
         settings = prerequisites.connection(self._project)
-        snapshot = shared_snapshot(settings, asked.point, asked.snapshot)
+        return shared_snapshot(settings, asked.point, asked.snapshot)
+
+    def _task(
+        self,
+        asked: TableTasks,
+        snapshot: SharedSnapshot,
+        table: SourceTable,
+        number: int,
+        bounds: object,
+        is_noted: bool,
+    ) -> PartTask:
         return PartTask(
             snapshot,
             snapshot.part(table, bounds),
             number,
+            is_noted,
             self._store.location(asked.folder),
             self._store.options(asked.folder),
             asked.stream,
@@ -274,7 +286,7 @@ class LoadTaskRunner:
         else:
             log.exception(LOAD_TASKS_FAILED)
         asked = tasks.tasks_of(number)
-        for part, _bounds in _unanswered(tasks, number, asked)[:1] if asked else ():
+        for part, *_facts in _unanswered(tasks, number, asked)[:1] if asked else ():
             what = f"the mirror cannot read tables for a load: {reason}"
             tasks.answer(number, part, PartAnswer(failure=failure, what=what, hint=hint))
 
@@ -286,9 +298,9 @@ def _found(tables: Sequence[SourceTable], asked: TableTasks) -> SourceTable | No
     return None
 
 
-def _unanswered(tasks: LoadTasks, number: int, asked: TableTasks) -> list[tuple[int, Any]]:
+def _unanswered(tasks: LoadTasks, number: int, asked: TableTasks) -> list[tuple[int, Any, bool]]:
     answered = {part for table, part in tasks.answered() if table == number}
-    return [(part, bounds) for part, bounds in asked.parts if part not in answered]
+    return [part for part in asked.parts if part[0] not in answered]
 
 
 def spark_runner(session: Callable[[], Any]) -> Runner:

@@ -151,15 +151,18 @@ class Loader:
             if answer.failure is PartFailure.MOVED:
                 load.moved = answer.what
                 return
-            for index, name in enumerate(answer.files):
+            for index, (name, _rows) in enumerate(answer.files):
                 load.staged[load.attempt, location, index] = name
             self._count(load, answer.rows)
+            if answer.versions:
+                self._note(load, location, answer.files, answer.versions)
             self.reached(CrashPoint.LOAD_STAGED)
 
         asked = TableTasks(
             table=str(load.table.table),
             identity=load.table.identity,
             description=description_of(load.table),
+            extremes=str((load.facts[locations[0]] or {}).get("extremes", "")),
             snapshot=load.loading.snapshot.shared,
             point=str(load.loading.point),
             folder=load.folder,
@@ -167,7 +170,7 @@ class Loader:
             stream_id=self.records.stream_id,
             metadata=self.metadata,
             file_bytes=self.file_bytes,
-            parts=[(location, asdict(load.parts[location].range)) for location in locations],
+            parts=[(n, asdict(load.parts[n].range), load.facts[n] is not None) for n in locations],
         )
         return remote.submit(asked, note)
 
@@ -256,12 +259,20 @@ class Loader:
             rows = noting.noted(snapshot.recognising.versioned(part))
             written = self._write_all(load, location, rows)
         if written:
-            load.loading.guard()
-            name = load.name(location, "note", NOTE)
-            note = PartNote(name, load.attempt, facts, tuple(written), versions)
-            note.write(self.store, load.folder)
-            self.reached(CrashPoint.LOAD_NOTED)
+            self._note(load, location, written, versions)
         return sum(rows for _name, rows in written)
+
+    def _note(
+        self, load: LoadOf, location: int, files: Sequence[tuple[str, int]], versions: str
+    ) -> None:
+        """Note a part that is staged."""
+        facts = load.facts[location]
+        assert facts is not None
+        load.loading.guard()
+        name = load.name(location, "note", NOTE)
+        note = PartNote(name, load.attempt, facts, tuple(files), versions)
+        note.write(self.store, load.folder)
+        self.reached(CrashPoint.LOAD_NOTED)
 
     def _keep(self, load: LoadOf, location: int) -> int | None:
         """Stage a part that was read before, as it is in the snapshot; None to read it anew."""

@@ -27,14 +27,17 @@ from mirrorlake.capture.record import UNREADABLE
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
+from mirrorlake.version import VERSION
 
 FOLDER = "load_tasks"
 _ANSWERS, _TAKEN, _JSON = "answers", "taken", ".json"
 
 
 def description_of(table: SourceTable) -> str:
-    """What both sides have to agree on: the columns with their types, and what is selected."""
-    facts = (table.identity, table.schema, sorted(table.source_types.items()), table.selection)
+    """What both sides have to agree on: the release, the columns with their types, and what is
+    selected."""
+    types = sorted(table.source_types.items())
+    facts = (VERSION, table.identity, table.schema, types, table.selection)
     return sha256(repr(facts).encode()).hexdigest()
 
 
@@ -42,14 +45,17 @@ def description_of(table: SourceTable) -> str:
 class TableTasks:
     """A table of a load, and its parts.
 
-    identity, description: of the table; snapshot: `Snapshot.shared`; point: that of the snapshot;
+    identity, description: of the table; extremes: the settings for values that no type can hold,
+    empty where unknown; snapshot: `Snapshot.shared`; point: that of the snapshot;
     folder: where the files belong, relative to the root; file_bytes: of rows in memory per file;
-    parts: the number of each part and its range, as plain data.
+    parts: of each its number, its range as plain data, and whether the versions of its rows are
+        written as well, so that a later load can go on behind it.
     """
 
     table: str
     identity: str
     description: str
+    extremes: str
     snapshot: str
     point: str
     folder: str
@@ -57,7 +63,7 @@ class TableTasks:
     stream_id: str
     metadata: bool
     file_bytes: int
-    parts: Sequence[tuple[int, Any]]
+    parts: Sequence[tuple[int, Any, bool]]
 
     def encode(self) -> bytes:
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()
@@ -69,7 +75,9 @@ class TableTasks:
             facts = json.loads(content)
             if facts.pop("format") != FORMAT:
                 return None
-            parts = [(int(number), bounds) for number, bounds in facts.pop("parts")]
+            parts = [
+                (int(number), bounds, bool(noted)) for number, bounds, noted in facts.pop("parts")
+            ]
             return cls(**facts, parts=parts)
         except UNREADABLE:
             return None
@@ -87,11 +95,15 @@ class PartFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartAnswer:
-    """The files of a part in order, or why there are none. replaced: by column, how many values
-    were replaced; code, what, hint: of the error."""
+    """The files of a part in order, with their numbers of rows, or why there are none.
+
+    versions: the file with the versions of the rows, if it was asked for and there are rows;
+    replaced: by column, how many values were replaced; code, what, hint: of the error.
+    """
 
     rows: int = 0
-    files: Sequence[str] = ()
+    files: Sequence[tuple[str, int]] = ()
+    versions: str = ""
     replaced: Mapping[str, int] = field(default_factory=dict)
     failure: PartFailure | None = None
     code: str = ""
@@ -109,7 +121,8 @@ class PartAnswer:
             what = f"the answer has format {found}; this release reads format {FORMAT}"
             return cls(failure=PartFailure.TASK, what=what, hint="Use one release everywhere.")
         failure = facts.pop("failure")
-        return cls(**facts, failure=PartFailure(failure) if failure else None)
+        files = [(str(name), int(rows)) for name, rows in facts.pop("files")]
+        return cls(**facts, files=files, failure=PartFailure(failure) if failure else None)
 
 
 @dataclass(frozen=True, slots=True)

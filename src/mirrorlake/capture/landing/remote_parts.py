@@ -51,7 +51,7 @@ class RemoteParts:
         number = len(self._tables)
         self._tables[number] = asked.table
         found: list[Future[int]] = []
-        for part, _range in asked.parts:
+        for part, *_facts in asked.parts:
             future: Future[int] = Future()
             self._waiting[number, part] = future, _noting(note, part)
             found.append(future)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mirrorlake.capture.landing.load_files import LoadFiles, groups
 from mirrorlake.capture.landing.load_tasks import PartAnswer, PartFailure
+from mirrorlake.capture.landing.parts import VersionsFile
 from mirrorlake.errors import (
     MirrorlakeError,
     RowsMoved,
@@ -36,11 +37,13 @@ REACH_PAUSES = (1.0, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """A part, and where its files belong: location, options: those of the folder of the table."""
+    """A part, and where its files belong: location, options: those of the folder of the table.
+    is_noted: as in `TableTasks.parts`."""
 
     snapshot: SharedSnapshot
     part: SnapshotPart
     number: int
+    is_noted: bool
     location: str
     options: ObjectOptions | None
     stream: str
@@ -105,7 +108,8 @@ def _written(task: PartTask, store: Store, names: list[str]) -> PartAnswer:
     def noted(_table: TableId, column: str, count: int) -> None:
         replaced[column] += count
 
-    rows, token = 0, uuid.uuid4().hex
+    found: list[tuple[str, int]] = []
+    token = f"{STAGED}{uuid.uuid4().hex}-{task.number}"
     snapshot = task.snapshot.open(noted)
     try:
         files = LoadFiles(
@@ -116,10 +120,20 @@ def _written(task: PartTask, store: Store, names: list[str]) -> PartAnswer:
             task.stream_id,
             task.metadata,
         )
-        for index, batches in enumerate(groups(snapshot.read(task.part), task.file_bytes)):
-            name = f"{STAGED}{task.number}-{index}-{token}.parquet"
-            rows += files.write(name, batches)
-            names.append(name)
+        recognising = snapshot.recognising if task.is_noted else None
+        versions = f"{token}-versions.parquet"
+        with VersionsFile(store, versions) as noting:
+            if recognising is not None:
+                names.append(versions)
+                batches = noting.noted(recognising.versioned(task.part))
+            else:
+                batches = snapshot.read(task.part)
+            for index, group in enumerate(groups(batches, task.file_bytes)):
+                name = f"{token}-{index}.parquet"
+                found.append((name, files.write(name, group)))
+                names.append(name)
     finally:
         snapshot.close()
-    return PartAnswer(rows, tuple(names), dict(replaced))
+    has_versions = recognising is not None and found
+    rows = sum(count for _name, count in found)
+    return PartAnswer(rows, tuple(found), versions if has_versions else "", dict(replaced))

@@ -316,6 +316,10 @@ class SharedPostgresSnapshot:
         host, port = given.get("host") or given.get("hostaddr") or "localhost", given.get("port")
         return f"PostgreSQL at {host}:{port or 5432}"
 
+    @property
+    def extremes(self) -> str:
+        return str(self.settings.extremes)
+
     def part(self, table: SourceTable, bounds: Any) -> SnapshotPart:
         heap = heaps.Heap(**bounds["heap"])
         return SnapshotPart(table, heaps.HeapRange(heap, bounds["start"], bounds["stop"]))
