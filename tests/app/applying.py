@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.engine import Engine
 from mirrorlake.config import Project
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import Clock, WallClock
@@ -15,8 +17,10 @@ from tests.doubles.handmade_engine import in_process_engine
 
 
 class Applying:
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(
+        self, project: Project, engine: Callable[[Store], Engine] = in_process_engine
+    ) -> None:
+        self.project, self._engine = project, engine
         self.clock: Clock = WallClock()
 
     @property
@@ -26,7 +30,7 @@ class Applying:
     def loop(self, **settings: Any) -> ApplyLoop:
         store = self.store
         return ApplyLoop(
-            store, in_process_engine(store), MirrorSettings(**settings), self.clock, holder="m"
+            store, self._engine(store), MirrorSettings(**settings), self.clock, holder="m"
         )
 
     def apply(self) -> ApplyReport:

@@ -19,15 +19,21 @@ import pytest
 
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.verification.verify import Verification, VerifiedTable, VerifySettings, verify
+from mirrorlake.apply.engine import Engine
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.config import Project, load
 from mirrorlake.delta.file_cache import cache
 from mirrorlake.errors import NotReached, UsageError
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
+from mirrorlake.spark.engine import spark_engine
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.storage.store import Store
 from tests.app.applying import Applying
 from tests.cli.conftest import run
 from tests.conftest import Database
 from tests.delta.handmade import HandmadeTable
+from tests.doubles.handmade_engine import in_process_engine
 from tests.objects import S3Server
 
 __all__ = ["run"]
@@ -63,9 +69,15 @@ WRITES = (
 class Live:
     """A database and its mirror, as a project; the JVM is left out."""
 
-    def __init__(self, folder: Path, database: Database, **more: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        database: Database,
+        engine: Callable[[Store], Engine] = in_process_engine,
+        **more: Any,
+    ) -> None:
         """more: members of the project."""
-        self.database, self.folder = database, folder
+        self.database, self.folder, self.engine = database, folder, engine
         database.execute(SCHEMA)
         source = {"type": "postgresql", "url": database.url, "slot": database.name}
         self.file = folder / "mirrorlake.yaml"
@@ -75,7 +87,9 @@ class Live:
 
     def once(self) -> None:
         Mirror(self.project).capture_once()
-        loop = Applying(self.project).loop(soft_deletes=self.project.mirror.soft_deletes)
+        loop = Applying(self.project, self.engine).loop(
+            soft_deletes=self.project.mirror.soft_deletes
+        )
         loop.open()
         try:
             assert not loop.once().errors
@@ -259,6 +273,32 @@ def test_tables_in_a_bucket_are_compared(
     lost = live.verify("public.words", "public.orders")
     assert gone in lost["public.words"].unverified, lost["public.words"].facts()
     assert lost["public.orders"].is_equal
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.clause("CF-085")
+def test_tables_that_spark_wrote_are_compared(
+    tmp_path: Path, database: Database, spark: Spark
+) -> None:
+    """By `MERGE` and `OPTIMIZE`, with the encodings of Spark's own files."""
+
+    def by_merge(store: Store) -> Engine:
+        return spark_engine(spark, store, strategy=StrategySetting.MERGE)
+
+    live = Live(tmp_path, database, by_merge)
+    live.database.execute(*(write.format(n=40) for write in WRITES))
+    live.once()
+    location = live.folder / "lake/Tables/public/orders"
+    spark.session.sql(f"optimize delta.`{location}`").collect()
+    found = live.verify()
+    for table in found.values():
+        assert table.is_equal, table.facts()
+        assert table.found.source > 0
+    operations = {
+        row.operation for row in spark.session.sql(f"describe history delta.`{location}`").collect()
+    }
+    assert {"MERGE", "OPTIMIZE"} <= operations
 
 
 @pytest.mark.full
