@@ -28,7 +28,8 @@ def slot_state(connection: Connection, name: str) -> SlotState | None:
     row = connection.execute(
         """
         select active_pid, confirmed_flush_lsn::text, coalesce(wal_status, 'lost'), safe_wal_size,
-               (to_jsonb(s) ->> 'failover')::boolean, two_phase
+               (to_jsonb(s) ->> 'failover')::boolean,
+               coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false)
         from pg_replication_slots s where slot_name = %s
         """,
         [name],
