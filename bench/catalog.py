@@ -123,5 +123,7 @@ CATALOG: Mapping[str, Entry] = {
         "rows in a burst, in a service whose page and metrics are read every second",
         "both mirrors; one burst",
     ),
-    "serve-idle": Entry("ten streams in which nothing changes", "70 s of the same", ONCE),
+    "serve-idle": Entry(
+        "ten streams in which nothing changes", "70 s in which the log stands still", ONCE
+    ),
 }
