@@ -99,6 +99,30 @@ def test_a_table_that_is_rewritten_between_two_parts_is_read_anew(
     assert "rewritten" in anew["reason"]
 
 
+ALTERS = {
+    "widened": "alter table apples alter id type bigint",
+    "computed": "alter table apples alter other type text using other || '!'",
+    "volatile default": "alter table apples add column price double precision default random()",
+}
+
+
+@pytest.mark.parametrize("alter", some(list(ALTERS)))
+@pytest.mark.parametrize("part_bytes", some([4 * PAGE, 1 << 30], 2))
+def test_a_table_that_is_altered_and_rewritten_before_a_part_is_read_in_a_new_snapshot(
+    database: Database, store: LocalStore, alter: str, part_bytes: int
+) -> None:
+    """It looks empty to the snapshots before."""
+    evolving = EvolvingDatabase(database, store, part_bytes=part_bytes)
+    evolving.run("create table aaa (id int primary key)", "insert into aaa values (1)", *APPLES)
+    meanwhile = Meanwhile(evolving, (ALTERS[alter],), passages=1)
+    with pytest.raises(SourceUnavailable, match="altered and rewritten"):
+        evolving.capture(meanwhile)
+    evolving.capture(meanwhile)
+    evolving.apply()
+    evolving.check("apples")
+    assert meanwhile.done
+
+
 def test_a_table_whose_columns_exchange_their_names_between_two_parts_is_read_in_a_new_snapshot(
     evolving: EvolvingDatabase,
 ) -> None:

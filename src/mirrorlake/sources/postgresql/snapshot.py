@@ -153,7 +153,8 @@ class PostgresSnapshot:
     def _blocks(self, part: SnapshotPart, query: sql.Composed) -> Generator[bytes, None, None]:
         """The output of a COPY from a part that stays where it is meanwhile."""
         with self._reading(part.table) as connection:
-            self._patiently(connection, partial(heaps.lock, connection, part))
+            outside = partial(connect, self._settings.url)
+            self._patiently(connection, partial(heaps.lock, connection, part, outside))
             with any_text(connection):
                 yield from copied(connection, query.as_bytes(connection), self._opened.hear)
             self._take(connection)  # without a lock on the table

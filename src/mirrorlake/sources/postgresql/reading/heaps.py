@@ -2,12 +2,14 @@
 
 A heap is the file of a table, or of a leaf partition. A row stays at its place (ctid) in it as long
 as it is not changed, unless the heap is written anew (VACUUM FULL, CLUSTER): then the file is
-another one, and places that were known before say nothing.
+another one, and places that were known before say nothing. ALTER TABLE writes it anew as well, and
+hides all rows from the snapshots before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +22,27 @@ from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _PAGE = 8192
 
+# What changes with every ALTER TABLE that writes rows anew.
+_DEFINITION = """
+(select md5(concat_ws(' ', c.relam,
+                      string_agg(concat(a.attnum, ' ', a.xmin), ',' order by a.attnum)))
+ from pg_attribute a where a.attrelid = c.oid and a.attnum > 0)
+"""
+
 # A snapshot shows the catalog of its moment; the functions look at the present one.
-_HEAPS = """
+_HEAPS = f"""
 select n.nspname::text, c.relname::text, c.oid::bigint, pg_relation_filenode(c.oid)::bigint,
        coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::int,
        (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
        coalesce((select m.amname = 'heap' from pg_am m where m.oid = c.relam), false),
-       has_table_privilege(c.oid, 'select')
+       has_table_privilege(c.oid, 'select'), nullif(c.relfilenode, 0)::bigint, {_DEFINITION}
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'f')
   and (c.oid = %s::oid
        or c.oid in (select relid::oid from pg_partition_tree(%s::oid::regclass) where isleaf))
 order by c.oid
-"""
+"""  # noqa: S608
 
 
 # What the text of a value depends on besides the value: names of enum values, parts of composites.
@@ -53,7 +62,7 @@ select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
 class Heap:
     """A table or leaf partition: its name, and the numbers (attnum) of its columns by their names,
     as a snapshot shows them; its file as it was when its ranges were listed; whether its rows have
-    versions."""
+    versions; its file and its definition as the snapshot shows them."""
 
     schema: str
     name: str
@@ -61,6 +70,8 @@ class Heap:
     file: int | None
     columns: Mapping[str, int]
     is_recognised: bool
+    seen: int | None
+    definition: str
 
     @property
     def relation(self) -> sql.Composed:
@@ -96,8 +107,9 @@ def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[S
     for schema, name, oid, file, pages, columns, *facts in connection.execute(
         _HEAPS, [table.identity] * 2
     ).fetchall():
-        has_versions, has_places = facts
-        heap = Heap(schema, name, oid, file, columns or {}, has_versions and has_places)
+        has_versions, has_places, seen, definition = facts
+        is_recognised = has_versions and has_places
+        heap = Heap(schema, name, oid, file, columns or {}, is_recognised, seen, definition)
         # The last range is open: pages may have been added since. Who may read columns only cannot
         # read where rows are.
         most = step if has_places else max(pages, 1)
@@ -110,9 +122,9 @@ def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[S
     return found or [SnapshotPart(table, None)]
 
 
-def lock(connection: Connection, part: SnapshotPart) -> None:
+def lock(connection: Connection, part: SnapshotPart, connect: Callable[[], Connection]) -> None:
     """Keep the heap of a part as it is until the transaction ends, and check that its rows and
-    columns are where they were.
+    columns are where they were. connect: to the same database, outside of the snapshot.
 
     Raises psycopg.errors.LockNotAvailable; RowsMoved when its ranges have to be listed again;
     SourceUnavailable when another snapshot can be read.
@@ -133,17 +145,32 @@ def lock(connection: Connection, part: SnapshotPart) -> None:
             f"columns of {part.table.table} were renamed or replaced while it was loaded",
             hint="Another snapshot is taken.",
         )
-    if pages.is_whole:
-        return  # wherever the rows are
     ((file,),) = connection.execute(
         "select pg_relation_filenode(%s::oid)::bigint", [heap.oid]
     ).fetchall()
+    if file != heap.seen and _is_altered(heap, connect):
+        raise SourceUnavailable(
+            f"{part.table.table} was altered and rewritten while it was loaded",
+            hint="Another snapshot is taken.",
+        )
+    if pages.is_whole:
+        return  # wherever the rows are
     if file != heap.file or described.ftable(0) != heap.oid:
         raise RowsMoved(
-            f"{part.table.table} was rewritten while it was loaded (VACUUM FULL, CLUSTER, TRUNCATE "
-            "or ALTER TABLE)",
+            f"{part.table.table} was rewritten while it was loaded (VACUUM FULL, CLUSTER or "
+            "TRUNCATE)",
             hint="Its load begins anew.",
         )
+
+
+def _is_altered(heap: Heap, connect: Callable[[], Connection]) -> bool:
+    """Whether ALTER TABLE wrote a heap anew since the snapshot, which shows no row then."""
+    with closing(connect()) as now:
+        found = now.execute(
+            f"select {_DEFINITION} from pg_class c where c.oid = %s",  # noqa: S608
+            [heap.oid],
+        ).fetchone()
+    return found is None or found[0] != heap.definition
 
 
 def rows(part: SnapshotPart) -> sql.Composed:
