@@ -7,7 +7,7 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
+from itertools import chain, count, repeat
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_consumer_that_has_to_stop_stops_in_the_middle_of_a_batch(tmp_path: Pa
         one = event(1, {"id": number}), event(1, {"id": number}, table="others")
         bucket.put(f"{number}.jsonl", *one)
     for calls in range(5):  # after each of the files, and before each of the tables
-        answers = iter([*[False] * calls, True])
+        answers = chain(repeat(False, calls), repeat(True))  # to two readers at once
         assert bucket.consumer(ended=answers.__next__).cycle() == 0
     assert bucket.log().snapshot().exists
     assert not (bucket.root / "Tables/public/others").exists()
