@@ -9,9 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.apply.task.errors import table_error
-from mirrorlake.delta.lookup import page_checksums
+from mirrorlake.delta.lookup import key_join, page_checksums
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.lookup.page_checksums import DamagedPage, verify
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.table import Column, Schema
 from tests.delta.handmade import HandmadeTable
 from tests.delta.lookup.test_key_lookup import PLAIN, filled, found, keys_of
 from tests.delta.lookup_ways import Way, forced
@@ -90,3 +94,25 @@ def test_pages_without_checksums_pass(tmp_path: Path) -> None:
 def test_a_file_without_rows_passes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "f")
     verify(tmp_path / "f")
+
+
+def test_members_without_a_value_are_compared_too(tmp_path: Path) -> None:
+    """Their pages tell whether the struct around them is NULL."""
+    columns = [Column("id", types.LONG), Column("s", types.struct(a=types.STRING))]
+    schema = TableSchema(Schema.of(columns), ("id", "s"), (None, None))
+    path, rows = tmp_path / "f", [{"id": 1, "s": {"a": None}}, {"id": 2, "s": {"a": None}}]
+    pq.write_table(
+        pa.Table.from_pylist(rows, arrow_schema(schema.schema)),
+        path,
+        compression="none",
+        write_page_checksum=True,
+    )
+    keys = pa.table({"id": [1]})
+    assert key_join.rows([str(path)], schema, keys, 1)["s"].to_pylist() == [{"a": None}]
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    content = bytearray(path.read_bytes())
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[start + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedPage, match=r"column s\.a"):
+        key_join.rows([str(path)], schema, keys, 1)

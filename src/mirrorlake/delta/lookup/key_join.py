@@ -126,14 +126,16 @@ def file_rows(
 
 
 def _without_values(paths: Sequence[str]) -> set[str]:
-    """The columns that have no value in any of these files, by their statistics."""
+    """The columns that have no value in any of these files, by their statistics. Not the members of
+    a struct or list, whose pages are read with the whole column, so that they have to be intact."""
     found: list[set[str]] = []
     for path in paths:
         metadata = pq.read_metadata(path)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
         valued = {chunk.path_in_schema for chunk in chunks if not _is_null(chunk)}
-        found.append({chunk.path_in_schema for chunk in chunks} - valued)
+        columns = {chunk.path_in_schema for chunk in chunks} - valued
+        found.append({name for name in columns if "." not in name})
     return set.intersection(*found) if found else set()
 
 
