@@ -217,6 +217,41 @@ def test_tasks_with_another_hash_function_are_detected(
     assert len(orders.rows()) == 4
 
 
+class Recomputed(InProcessRunner):
+    """Blocks of a task are lost and computed again, which fails. Its report is that
+    of the first attempt."""
+
+    def __init__(self, stage: int) -> None:
+        super().__init__(3)
+        self._stage = stage
+
+    def chain(self, first, items, later, tasks):
+        def lost(stage, work):
+            def with_less(number, blocks):
+                given = [None, *blocks[1:]] if number == 1 and stage == self._stage else blocks
+                return work(number, given)
+
+            return with_less
+
+        reports, done = [], [first(item) for item in items]
+        for stage, work in enumerate(later):
+            reports.append([report for report, _blocks in done])
+            blocks = [[sent[n] for _report, sent in done] for n in range(tasks)]
+            done = [lost(stage, work)(n, given) for n, given in enumerate(blocks)]
+        return [*reports, [report for report, _blocks in done]]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_blocks_that_fail_when_they_are_computed_again_are_detected(
+    store: LocalStore, reader: HandmadeReader, stage: int
+) -> None:
+    engine = in_process_engine(store, spread=3, runner=Recomputed(stage))
+    orders = Mirrored(engine, store, reader, ORDERS).create()
+    reasons = given_up(lambda: orders.apply([(UPSERT, (n, "a", None)) for n in range(9)]))
+    assert reasons == ["stages that do not fit together"]
+    assert len(orders.rows()) == 9
+
+
 def failed(
     make: Callable[..., Mirrored], *files: Any, required: tuple[str, ...] = (), **more: Any
 ) -> str:

@@ -75,7 +75,9 @@ class StagePlan:
             raise GivenUp("values that the source did not send")
         if len({keys.hasher for keys in read}) > 1:
             raise GivenUp("executors with different releases of DuckDB")
-        return read, _done(found[1]), _done(found[2])
+        folded, taken = _done(found[1]), _done(found[2])
+        _check_lengths(folded, taken, len(runs), self._tasks)
+        return read, folded, taken
 
 
 def _done(results: Sequence[T | MirrorlakeError]) -> list[T]:
@@ -148,6 +150,15 @@ def _check_sizes(written: Sequence[WrittenRows], most: int) -> None:
         sizes[number] = sizes.get(number, 0) + size
     if max(sizes.values(), default=0) > most // 2:
         raise GivenUp("a file near the limit of its size")
+
+
+def _check_lengths(folded: Sequence[Folded], taken: Sequence[Taken], runs: int, tasks: int) -> None:
+    """Give up if a task got nothing from another one, whose report says no error: a task may fail
+    when its lost blocks are computed again, after the report of its first attempt was passed on."""
+    if any(len(fold.left) != runs for fold in folded) or any(
+        len(result.once) != tasks for result in taken
+    ):
+        raise GivenUp("stages that do not fit together")
 
 
 def _check_rows(
