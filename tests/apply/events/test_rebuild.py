@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from mirrorlake import read_feed
-from mirrorlake.apply.events import rebuild
+from mirrorlake.apply.events import file_reader, rebuild
 from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.delta.schema import OF_EVENTS
@@ -227,6 +227,32 @@ def test_events_without_a_uuid_beside_dead_letters_are_told_by_their_rows(
     for _again in range(2):
         bucket.consumer().replay()
         assert row_counts() == [1, 2, 2, 2, 3, 4, 4, *range(10, 11 + MOST_ROWS)]
+
+
+@pytest.mark.parametrize("together", [64 << 20, 1_000], ids=["whole", "in parts"])
+def test_a_row_of_an_applied_file_does_not_count_for_a_large_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """Files that do not fit in memory are read after the others of a batch."""
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", together)
+    bucket = Bucket(tmp_path)
+
+    def unnamed(number: int, place: int, **changed: str) -> dict[str, object]:
+        told = {"lsn": f"0/{place:X}", "sort_keys": [number, f"0/{place:X}"]}
+        return event(number, {"id": number}, key=(), uuid=None, **told, **changed)
+
+    dead = [unnamed(n, n, read_method="cdc") for n in range(10, 10 + MOST_ROWS)]
+    dead.append(unnamed(4, 6, read_method="cdc"))  # the one that is not listed
+    bucket.put("a.jsonl", unnamed(1, 1), *dead, minute="")
+    bucket.put("b.jsonl", unnamed(4, 5), minute="")
+    bucket.cycle()
+    assert sorted(row["id"] for row in bucket.plain()) == [1, 4]
+    data_removed(bucket.root / STATE)
+    bucket.settings = replace(bucket.settings, source=EventSource.POSTGRESQL)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.consumer().replay()
+    found = sorted(row["id"] for row in bucket.plain())
+    assert found == [1, 4, 4, *range(10, 10 + MOST_ROWS)]
 
 
 @pytest.mark.parametrize("name", ["odd name", "note"])

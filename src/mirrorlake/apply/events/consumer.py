@@ -134,7 +134,10 @@ class EventConsumer:
         started = self._clock.now()
         first_day = self._horizon((), started, self._settings.retention)
         files = list(self._files.list(first_day if self._journal.files else ""))
-        files.sort(key=self._is_applied)  # those of which that is not known come first
+        applied = [file for file in files if self._is_applied(file)]
+        others = [file for file in files if not self._is_applied(file)]
+        # Not in one batch, whose large files are read after the others.
+        batches = [*_batches(others), *_batches(applied)]
 
         def read(state: StateRebuild) -> None:
             reader = FileReader(
@@ -143,7 +146,7 @@ class EventConsumer:
                 lambda other: state.known if other == table else {},
                 self._go_on,
             )
-            for batch in _batches(files):
+            for batch in batches:
                 for parts in reader.parts(batch):
                     for file, part in zip(batch, parts, strict=True):
                         self._add(state, table, file, part)
