@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from math import inf
 
 import psycopg
@@ -234,9 +233,7 @@ class PostgresSource:
                     self._settings.chunk_bytes,
                     since,
                     metadata=metadata,
-                    reconnect=partial(connect_replication, self._settings.url)
-                    if self._settings.streaming
-                    else None,
+                    reconnect=self._replication if self._settings.streaming else None,
                     two_phase=state is not None and state.two_phase,
                 )
             except BaseException as error:

@@ -15,7 +15,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.errors import StorageUnavailable
+from mirrorlake.errors import SourceUnavailable, StorageUnavailable
 from mirrorlake.model.change import Marker
 from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.postgresql.replication import stream as module
@@ -198,6 +198,9 @@ def test_what_a_server_cannot_stream_comes_without_streaming(any_captured: Captu
         reader.read_to(source.current())
         assert not faults(reader.chunks)
         found = events(reader.chunks)
+        source._opened.cut()  # as when the server is silent
+        with pytest.raises(SourceUnavailable):
+            reader.stream.read(1.0)
     assert ids(found) == [0, *range(1, 1_501), *range(3_001, 6_001), 10_000]
     assert found == events(read(captured, in_progress=False))
     (told,) = [line for line in logs if line["event"] == module.STREAMING_OFF]
