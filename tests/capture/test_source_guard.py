@@ -14,6 +14,7 @@ from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.local import LocalStore
+from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 
 
@@ -39,6 +40,22 @@ def test_what_cannot_be_mended_is_looked_at_less_often(
     rejects[0] = True
     clock.advance(CHECK_SECONDS)
     assert guard.finds_rejected()
+
+
+def test_a_source_is_looked_at_as_often_as_ever_while_tables_are_loaded(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells then whether its log moves."""
+    clock, asked = SteppedClock(), list[float]()
+    source = MemorySource(MemorySettings(MemoryDatabase(clock)))
+    monkeypatch.setattr(
+        type(source.objects), "rejects_changes", lambda _self: asked.append(clock.monotonic())
+    )
+    capture = landing_capture(source, store, CaptureSettings(), clock)
+    for _second in range(round(2 * AFTER_SECONDS)):
+        clock.advance(CHECK_SECONDS)
+        capture._while_loading()
+    assert len(asked) == 2 * AFTER_SECONDS
 
 
 def test_a_source_whose_log_stands_still_is_looked_at_less_often(

@@ -334,6 +334,7 @@ class Capture:
                     self._lease.check()
 
     def _while_loading(self) -> None:
+        self._guard.moved()  # for all that is known: no stream is read
         if self._guard.finds_rejected():
             self._source.watch([])
         self._look_at_log()
