@@ -198,6 +198,29 @@ def test_a_quiet_table_is_read_again_when_a_partition_goes(evolving: EvolvingDat
     evolving.check("apples")
 
 
+QUIET = {
+    "truncated": CHANGES["truncated"],
+    "rewritten": ["alter table pears alter note type text using upper(note)"],
+    "published again": [
+        "alter publication {publication} drop table pears; delete from pears where id = 2",
+        "alter publication {publication} add table pears",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", some(sorted(QUIET), 1))
+def test_a_quiet_table_is_read_again_once(evolving: EvolvingDatabase, name: str) -> None:
+    evolving.begin(*TABLES)
+    evolving.run(*(one.format(publication=evolving.made) for one in QUIET[name]))
+    evolving.capture()
+    (first,) = evolving.read_again()
+    evolving.capture()
+    assert evolving.read_again() == [first]
+    evolving.apply()
+    for table in ("apples", "pears"):
+        evolving.check(table)
+
+
 def test_no_key_is_there_twice_while_a_table_is_read_again(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.run(*CHANGES["truncated, filled at once"], AFTER)

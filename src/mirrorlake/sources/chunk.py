@@ -149,7 +149,7 @@ class Chunk:
     idle: a point up to which there is nothing more to come, when the source said so while no
     transaction was open; None otherwise.
     size: bytes received. known: what tables are recognised by behind the last transaction that ends
-    in the chunk, where that changed since it was last reported.
+    in the chunk, or that has ended before, where that changed since it was last reported.
     """
 
     transactions: Transactions

@@ -93,13 +93,20 @@ class Decoder:
     def in_transaction(self) -> bool:
         return self._open is not None
 
+    @property
+    def has_noted(self) -> bool:
+        """Whether `decode` would report by what tables are known, without any message."""
+        return not self.in_transaction and bool(self.recognition and self.recognition.has_noted)
+
     def decode(self, raw: Sequence[bytes | memoryview], lsns: Sequence[int] | None = None) -> Chunk:
         """The changes in a batch of messages, in the order in which they came.
 
         lsns: where in the log each message stands; the changes then have the metadata `lsn`.
         """
         if not raw:
-            return Chunk(Transactions((), (), (), ()), (), opens=False, idle=None, size=0)
+            nothing = Transactions((), (), (), ())
+            known = self.recognition.noted() if self.recognition and self.has_noted else {}
+            return Chunk(nothing, (), opens=False, idle=None, size=0, known=known)
         messages = Messages(raw, lsns)
         if unknown := messages.unknown():
             raise SourceUnavailable(
@@ -226,7 +233,7 @@ class Decoder:
         kinds, reasons = zip(*found.differs.values(), strict=True)
         error = self.recognition.altered(relation.oid, " and ".join(reasons))
         name = self._names[str(relation.oid)]
-        return TableDiffers(name, kinds[0], error, tuple(found.saved.values()))
+        return TableDiffers(name, frozenset(kinds), error, tuple(found.saved.values()))
 
     def _partition(self, oid: int, check: Callable[[], str | None]) -> TableDiffers | None:
         """check: returns why rows of partitions of a table differ."""

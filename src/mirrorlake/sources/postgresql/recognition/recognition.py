@@ -160,6 +160,11 @@ class Recognition:
         May be called on any thread."""
         return self._known.get(oid)
 
+    @property
+    def has_noted(self) -> bool:
+        """Whether `noted` would return something."""
+        return bool(self._noted)
+
     def noted(self) -> KnownTables:
         """The tables that are known by something else than at the last call."""
         found = {self.tables[oid].table: self._known[oid].plain() for oid in self._noted}

@@ -113,7 +113,7 @@ class PostgresStream:
             if self._replayed is not None:  # the server is not waited for, but heard
                 self._wait(0)
             self._answer_when_due()
-        if not messages and self._sent <= self._idle:
+        if not messages and self._sent <= self._idle and not self._decoder.has_noted:
             return None  # nothing has happened
         # Messages come in order: all up to the position that the server last reported are read.
         chunk = self._decoder.decode(messages, self._lsns)
@@ -124,7 +124,7 @@ class PostgresStream:
         for point in chunk.reached():
             assert isinstance(point, Lsn)
             self._passed = max(self._passed, point)
-        return chunk if messages or chunk.idle else None
+        return chunk if messages or chunk.idle or chunk.known else None
 
     def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
         """The available messages, and whether the server then reported that there are no more.
