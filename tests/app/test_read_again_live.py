@@ -248,6 +248,16 @@ def test_a_project_may_want_a_table_with_altered_partitions_to_stop(
     assert set(reasons(evolving)) == {"public.pears"}
 
 
+def test_a_table_stops_for_the_second_of_two_reasons(database: Database, store: LocalStore) -> None:
+    evolving = EvolvingDatabase(database, store, frozenset({SchemaChangeKind.TYPE_CHANGED}))
+    evolving.begin(*TABLES)
+    changes = [*QUIET["published again"], *QUIET["rewritten"], "insert into pears values (8)"]
+    with evolving.capturing() as capture:
+        evolving.run(*(one.format(publication=evolving.made) for one in changes))
+        capture.once()
+    assert "rows were rewritten" in evolving.stopped()["public.pears"]
+
+
 @pytest.mark.parametrize(
     ("table", "strict"),
     [

@@ -444,7 +444,7 @@ class Capture:
         table = next(found, None)
         if table is None:
             return
-        is_retyped = part.kind in schema_policy.TYPES and part.kind not in self._settings.stops_at
+        is_retyped = part.kinds <= schema_policy.TYPES - self._settings.stops_at
         if is_retyped and not any(sink.is_corrected for sink in self._sinks):
             # Event files keep each value with the type that it had.
             log.warning(FINDING, check="columns", message=part.error.what, table=str(part.table))
@@ -584,7 +584,7 @@ class Capture:
                 )
             if finding.check == DIFFERS and finding.table is not None and finding.kind:
                 error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._differs(TableDiffers(finding.table, finding.kind, error))
+                self._differs(TableDiffers(finding.table, frozenset({finding.kind}), error))
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 gap = SourceGap(finding.message, where="the source", hint=finding.remedy)
                 raise self._log_start.with_hint(gap)

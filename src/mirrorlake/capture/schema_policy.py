@@ -46,8 +46,8 @@ def refusal_to_read(
     settings: CaptureSettings, table: SourceTable, differs: TableDiffers
 ) -> TableError | None:
     """Why a table whose earlier rows differ stops, and is not read again by itself."""
-    if differs.kind in settings.stops_at:
-        return _stop(differs.kind, differs.error.what, str(table.table))
+    if stopping := sorted(differs.kinds & settings.stops_at):
+        return _stop(stopping[0], differs.error.what, str(table.table))
     try:
         check_ordered(table)
     except CannotBackfill:

@@ -129,10 +129,11 @@ class TableLost:
 class TableDiffers:
     """Rows that came before have changed since, which is not in the source's log: the table
     goes on when it is read again, from a snapshot that is taken after this, and else is lost.
-    saved: columns of the mirror that have former values until then, as in `Alteration.saved`."""
+    kinds: of all that was done to them, at least one. saved: columns of the mirror that have former
+    values until then, as in `Alteration.saved`."""
 
     table: TableId
-    kind: SchemaChangeKind
+    kinds: frozenset[SchemaChangeKind]
     error: TableError
     saved: tuple[str, ...] = ()
 

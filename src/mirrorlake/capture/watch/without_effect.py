@@ -64,7 +64,7 @@ def renamed(records: Records, tables: Sequence[SourceTable]) -> Iterator[TableDi
                 table=str(table.table),
                 hint=f"Run `mirrorlake reset {table.table}` to reload it.",
             )
-            yield TableDiffers(table.table, SchemaChangeKind.TYPE_CHANGED, error)
+            yield TableDiffers(table.table, frozenset({SchemaChangeKind.TYPE_CHANGED}), error)
 
 
 def _is_renamed_value(key: str, old: Attached, new: Attached) -> bool:

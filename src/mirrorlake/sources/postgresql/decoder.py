@@ -241,7 +241,8 @@ class Decoder:
         if not (reason := check()):
             return None
         error = self.recognition.altered(oid, reason)
-        return TableDiffers(self._names[str(oid)], SchemaChangeKind.PARTITION_CHANGED, error)
+        kinds = frozenset({SchemaChangeKind.PARTITION_CHANGED})
+        return TableDiffers(self._names[str(oid)], kinds, error)
 
     def _checked(
         self, oid: int, check: Callable[[], TableDiffers | None]

@@ -122,7 +122,7 @@ def test_a_table_whose_older_rows_changed_differs_before_the_next_row(
     assert isinstance(differs, TableDiffers)
     assert str(differs.table) == "public.apples"
     kinds = {"retyped": SchemaChangeKind.TYPE_WIDENED, "computed": SchemaChangeKind.TYPE_CHANGED}
-    assert differs.kind is kinds.get(name, SchemaChangeKind.COLUMN_ADDED)
+    assert differs.kinds == {kinds.get(name, SchemaChangeKind.COLUMN_ADDED)}
     assert what in differs.error.what
     assert "mirrorlake reset public.apples" in differs.error.hint
     rows = [n for n, part in enumerate(found) if isinstance(part, Changes)]
