@@ -140,6 +140,64 @@ def test_a_table_whose_columns_exchange_their_names_between_two_parts_is_read_in
     assert [entry["event"] for entry in logs].count(TABLE_LOADED) == 1
 
 
+def test_a_table_whose_name_another_one_takes_between_two_parts_is_read_in_a_new_snapshot(
+    evolving: EvolvingDatabase,
+) -> None:
+    """The snapshot knows it by that name to its end."""
+    evolving.run(*APPLES)
+    exchange = (
+        "begin; create table fresh (like apples including all); "
+        "insert into fresh values (1, 'new', 'new'); alter table apples rename to former; "
+        "alter table fresh rename to apples; commit"
+    )
+    with pytest.raises(SourceUnavailable, match="renamed"):
+        evolving.capture(Meanwhile(evolving, (exchange,), passages=3))
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.check("former")
+
+
+HALVES = (
+    "create table apples (id int primary key, note text) partition by range (id)",
+    "create table apples_1 partition of apples for values from (0) to (150)",
+    "create table apples_2 partition of apples for values from (150) to (10000)",
+    "insert into apples select g, repeat('x', 400) from generate_series(1, 300) g",
+)
+
+
+def test_small_partitions_that_exchange_their_names_are_read_in_a_new_snapshot(
+    database: Database, store: LocalStore
+) -> None:
+    """Each of them is one part."""
+    evolving = EvolvingDatabase(database, store)
+    evolving.run(*HALVES)
+    exchange = (
+        "begin; alter table apples_1 rename to was; alter table apples_2 rename to apples_1; "
+        "alter table was rename to apples_2; commit"
+    )
+    with pytest.raises(SourceUnavailable, match="renamed"):
+        evolving.capture(Meanwhile(evolving, (exchange,)))
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+def test_a_small_partition_that_is_rewritten_before_it_is_looked_at_again_is_read_anew(
+    database: Database, store: LocalStore
+) -> None:
+    """Its rows have the same transaction as before, and other places."""
+    evolving = EvolvingDatabase(database, store)
+    evolving.run(*HALVES)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 2))
+    evolving.run("delete from apples where id % 10 = 5")
+    evolving.capture(Meanwhile(evolving, ("vacuum full apples_2",)))
+    with capture_logs() as logs:
+        evolving.apply()
+    evolving.check("apples")
+    assert {entry["deleted"] for entry in logs if entry["event"] == "batch_applied"} == {0}
+
+
 CHANGES = {
     "nothing": (),
     "rows of every kind": (

@@ -113,6 +113,7 @@ class Loader:
                     if staged and staged.moved:
                         why = staged.moved
                         log.info(LOAD_BEGUN_ANEW, table=str(staged.table.table), reason=why)
+                        loading.guard()
                         delete_others(self.store, staged.folder, STAGED, ())
                         left.append((staged.table, staged.folder))
                     else:
@@ -209,6 +210,7 @@ class Loader:
         notes = notes_in(self.store, folder, STAGED)
         facts = [self._facts(loading, part, len(parts)) for part in parts]
         found = matching(notes, facts)
+        loading.guard()
         delete_others(self.store, folder, STAGED, found.values())
         if found:
             log.info(LOAD_RESUMED, table=str(table.table), parts=len(parts), kept=len(found))
@@ -282,7 +284,10 @@ class Loader:
         before = read_versions(self.store, load.folder, note)
         if before is None:
             return None
-        found = StillThere.of(note, before, snapshot.recognising.versions(part))
+        try:
+            found = StillThere.of(note, before, snapshot.recognising.versions(part))
+        except RowsMoved:  # since the parts were listed
+            return None
         if found.is_little:
             return None
         new = (rows for rows, _version in snapshot.recognising.only(part, found.new))

@@ -128,10 +128,10 @@ class PostgresSnapshot:
         return {**heaps.facts(part), **self._moment, "extremes": extremes}
 
     def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        return self._versioned(part, heaps.versioned_rows(part))
+        return self._versioned(part, heaps.versioned_rows(part), by_ctid=False)
 
     def versions(self, part: SnapshotPart) -> pa.Table:
-        with closing(self._blocks(part, heaps.versions(part))) as blocks:
+        with closing(self._blocks(part, heaps.versions(part), by_ctid=True)) as blocks:
             found = [versions_of(block, part.table) for block in blocks]
         return pa.Table.from_batches(found, schema=VERSION)
 
@@ -140,21 +140,24 @@ class PostgresSnapshot:
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         for some in versions.to_batches(max_chunksize=_PLACES):
             query = heaps.versioned_rows(part, some["ctid"].to_pylist())
-            yield from self._versioned(part, query)
+            yield from self._versioned(part, query, by_ctid=True)
 
     def _versioned(
-        self, part: SnapshotPart, query: sql.Composed
+        self, part: SnapshotPart, query: sql.Composed, *, by_ctid: bool
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         decoders = decoders_of(part.table, self._settings.extremes, self._noted)
-        with closing(self._blocks(part, query)) as blocks:
+        with closing(self._blocks(part, query, by_ctid=by_ctid)) as blocks:
             for block in blocks:
                 yield versioned_rows_of(block, part.table, decoders)
 
-    def _blocks(self, part: SnapshotPart, query: sql.Composed) -> Generator[bytes, None, None]:
+    def _blocks(
+        self, part: SnapshotPart, query: sql.Composed, *, by_ctid: bool = False
+    ) -> Generator[bytes, None, None]:
         """The output of a COPY from a part that stays where it is meanwhile."""
         with self._reading(part.table) as connection:
             outside = partial(connect, self._settings.url)
-            self._patiently(connection, partial(heaps.lock, connection, part, outside))
+            lock = partial(heaps.lock, connection, part, outside, by_ctid=by_ctid)
+            self._patiently(connection, lock)
             with any_text(connection):
                 yield from copied(connection, query.as_bytes(connection), self._opened.hear)
             self._take(connection)  # without a lock on the table

@@ -122,9 +122,16 @@ def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[S
     return found or [SnapshotPart(table, None)]
 
 
-def lock(connection: Connection, part: SnapshotPart, connect: Callable[[], Connection]) -> None:
+def lock(
+    connection: Connection,
+    part: SnapshotPart,
+    connect: Callable[[], Connection],
+    *,
+    by_ctid: bool,
+) -> None:
     """Keep the heap of a part as it is until the transaction ends, and check that its rows and
-    columns are where they were. connect: to the same database, outside of the snapshot.
+    columns are where they were. connect: to the same database, outside of the snapshot; by_ctid:
+    whether places of rows that were known before are used.
 
     Raises psycopg.errors.LockNotAvailable; RowsMoved when its ranges have to be listed again;
     SourceUnavailable when another snapshot can be read.
@@ -140,9 +147,11 @@ def lock(connection: Connection, part: SnapshotPart, connect: Callable[[], Conne
     described = cursor.pgresult
     assert described is not None
     numbers = {name: described.ftablecol(index) for index, name in enumerate(names)}
-    if any(heap.columns.get(name) != number for name, number in numbers.items()):
+    is_another = names and described.ftable(0) != heap.oid
+    if is_another or any(heap.columns.get(name) != number for name, number in numbers.items()):
         raise SourceUnavailable(
-            f"columns of {part.table.table} were renamed or replaced while it was loaded",
+            f"{part.table.table}, or a column or partition of it, was renamed or replaced while it "
+            "was loaded",
             hint="Another snapshot is taken.",
         )
     ((file,),) = connection.execute(
@@ -153,9 +162,9 @@ def lock(connection: Connection, part: SnapshotPart, connect: Callable[[], Conne
             f"{part.table.table} was altered and rewritten while it was loaded",
             hint="Another snapshot is taken.",
         )
-    if pages.is_whole:
+    if pages.is_whole and not by_ctid:
         return  # wherever the rows are
-    if file != heap.file or described.ftable(0) != heap.oid:
+    if file != heap.file:
         raise RowsMoved(
             f"{part.table.table} was rewritten while it was loaded (VACUUM FULL, CLUSTER or "
             "TRUNCATE)",
