@@ -15,6 +15,7 @@ import pyarrow as pa
 from mirrorlake import read_feed, root
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.apply.engine import Engine
+from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
@@ -62,6 +63,7 @@ class EvolvingDatabase:
     soft: bool = False
     load: tuple[str, ...] | None = None
     load_beside: int | None = None
+    backfill: BackfillSettings | None = None
     ignores: bool = False
     drops: bool = False
     selected: tuple[str, ...] = ("*.*",)
@@ -119,6 +121,7 @@ class EvolvingDatabase:
             reached=dying or Dying(),
             holder="c",
             stop=stop,
+            backfill=self.backfill,
         )
 
     def capture(self, dying: CrashHook | None = None) -> bool:

@@ -11,7 +11,9 @@ from mirrorlake import root
 from mirrorlake.app.own_root import of_root
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.record import Records
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import WallClock
@@ -167,6 +169,19 @@ def test_a_large_table_is_read_beside_its_changes(
     assert {request.table for request in beside.read_again()} == {"public.apples", "public.pears"}
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("change", some(["setting", "size"]))
+def test_a_table_that_began_without_its_rows_is_read_whatever_has_changed_meanwhile(
+    beside: EvolvingDatabase, change: str
+) -> None:
+    assert beside.capture(Dying(CrashPoint.LOAD_MANIFEST))
+    beside.load_beside = None if change == "setting" else 1 << 40
+    beside.live([CHANGES], each=False)
+    for table in ("apples", "pears", "log"):
+        beside.check(table)
+    assert Records(beside.store, root.LANDING).unloaded() == set()
+
+
 @pytest.mark.full
 def test_a_large_table_that_joins_later_is_read_beside_its_changes(
     beside: EvolvingDatabase,
@@ -211,3 +226,18 @@ def test_a_large_table_whose_reading_was_stopped_is_repaired(beside: EvolvingDat
     beside.check("apples")
     assert not beside.stopped()
     assert Records(beside.store, root.LANDING).unloaded() == set()
+
+
+def test_a_repair_reads_a_table_again_whose_rows_are_being_read(beside: EvolvingDatabase) -> None:
+    """What was read of it may have changed since."""
+    beside.backfill = BackfillSettings(ChunkLimits(rows=5))
+    assert beside.capture(Dying(CrashPoint.BACKFILL_RECORDED, 3))
+    beside.run(
+        f"select pg_drop_replication_slot('{beside.made}')",
+        "update apples set note = 'missed'",
+    )
+    with closing(beside.new_capture()) as capture:
+        assert capture.repair().done().is_needed
+    beside.live([CHANGES], each=False)
+    beside.check("apples")
+    beside.check("pears")

@@ -234,6 +234,14 @@ class BackfillRecords:
                 found.append(job)
         return sorted(found, key=lambda job: (job.request.requested, job.request.id))
 
+    def being_read(self) -> set[str]:
+        """The tables all rows of which are read, or will be."""
+        return {
+            job.request.table
+            for job in self.jobs()
+            if job.request.keys is None and not job.state.is_over
+        }
+
     def is_to_stop(self, job: BackfillJob) -> bool:
         names = {file.name for file in self.records.store.list(self.folder).files}
         return job.request.id + STOP in names

@@ -68,11 +68,13 @@ class Unloaded:
         under_way: Collection[TableId],
         require: Callable[[TableId, TableError], None],
     ) -> None:
-        """Have the rows of large tables read beside their changes. under_way: tables that are read
-        already; require: has a table read, and lets it stop when that fails."""
+        """Have the rows read of tables that began without them although they are to be loaded,
+        whatever the settings and their sizes are by now. under_way: tables that are read already;
+        require: has a table read, and lets it stop when that fails."""
         for table in tables:
             name = table.table
-            if name in self.tables and name not in under_way and self._is_read_beside(table):
+            is_wanted = self._settings.load_joining and matches(str(name), self._settings.load)
+            if name in self.tables and name not in under_way and is_wanted:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
     def _is_read_beside(self, table: SourceTable) -> bool:

@@ -25,7 +25,8 @@ from mirrorlake.sources.table import SourceTable
 class Compared:
     """tables: those that are read again; loaded: those that are loaded again, with the reason;
     stopped: those that stay stopped. A table that was created again in the source is in none of
-    these: capture loads it as a new one; and none whose rows were never loaded."""
+    these: capture loads it as a new one; and none whose rows were never loaded, unless all of them
+    are being read: what was read has to be read again."""
 
     tables: Sequence[TableId] = ()
     loaded: Sequence[tuple[TableId, str]] = ()
@@ -36,7 +37,8 @@ class Compared:
         cls, captured: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
     ) -> Compared:
         """Of the captured tables those that are landed."""
-        stopped, unloaded = records.stopped(), records.unloaded()
+        stopped = records.stopped()
+        unloaded = records.unloaded() - BackfillRecords(records).being_read()
         identities = [sink.identities() for sink in sinks]
         held = [
             table
