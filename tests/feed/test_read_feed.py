@@ -292,6 +292,22 @@ def test_a_file_that_is_gone_is_expired_and_never_passed_over(table: FeedTable, 
     assert isinstance(refused.value.__cause__, FileNotFoundError)
 
 
+@pytest.mark.parametrize("what", ["file", "log"])
+def test_commits_before_one_that_cannot_be_read_are_returned(table: FeedTable, what: str) -> None:
+    versions = [table.change((INSERT, (n, "a"))) for n in range(10, 14)]
+    if what == "file":
+        (add,) = (a["add"] for a in table.log.actions(versions[2]) if "add" in a)
+        (table.path / add["path"]).write_bytes(b"damaged")
+    else:
+        commit = table.log.commit_file(versions[2])
+        commit.write_text(commit.read_text().replace('"timestamp"', '"no time"'))
+    feed = read_feed(table.path, from_version=versions[0])
+    found = iter(feed)
+    assert [next(found).version for _ in range(2)] == versions[:2]
+    with pytest.raises(FeedError):
+        next(found)
+
+
 @pytest.mark.parametrize("what", ["*.parquet", "_change_data/*"])
 @pytest.mark.parametrize("damage", ["cut", "bits"])
 def test_a_file_that_is_damaged_is_named(table: FeedTable, what: str, damage: str) -> None:

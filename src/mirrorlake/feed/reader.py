@@ -7,13 +7,14 @@ its versions are known. Rows are returned by whole commits, in version order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, groupby
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pyarrow as pa
 
@@ -24,11 +25,11 @@ from mirrorlake.delta.workspace import LostFile, OutsideTable, Unreachable, open
 from mirrorlake.errors import FeedError, Unavailable
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
-from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, DamagedFile
+from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, CommitOf, DamagedFile
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
-from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, in_order
+from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, FileRead, in_order
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
 from mirrorlake.mirror.table.progress import key_columns
@@ -130,16 +131,26 @@ class Feed:
             open_workspace(self.request.table, self._options) as workspace,
         ):
             reader = ChangeReader(workspace, part.schema)
-            files = chain.from_iterable(
-                reader.files(version, self.history.actions(version))
-                for version in range(part.first, part.last + 1)
-            )
             readers = READERS_OF_OBJECTS if is_url(self.request.table) else READERS
-            for commit, read in groupby(in_order(files, readers), itemgetter(0)):
-                found = [rows for _commit, of_file in read for rows in of_file]
-                if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
-                    moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
-                    yield FeedCommit(commit.version, moment, rows)
+            # Closed here: an error that is kept would keep its threads.
+            with closing(in_order(self._files(reader, part), readers)) as files:
+                for commit, read in groupby(files, itemgetter(0)):
+                    found = [rows for _commit, of_file in read for rows in of_file()]
+                    if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
+                        moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
+                        yield FeedCommit(commit.version, moment, rows)
+
+    def _files(
+        self, reader: ChangeReader, part: SchemaRange
+    ) -> Iterator[FileRead[CommitOf, list[pa.Table]]]:
+        """The files of the commits of a range. The error of a commit is that of a file of it, so
+        that those before it are returned first."""
+        for version in range(part.first, part.last + 1):
+            try:
+                yield from reader.files(version, self.history.actions(version))
+            except (OSError, BrokenLog) as error:
+                yield FileRead(CommitOf(version, 0), 0, partial(_refuse, error))
+                return
 
     def __iter__(self) -> Iterator[FeedCommit]:
         for part in self.ranges:
@@ -232,6 +243,10 @@ class Feed:
                         f"{part.first} to {part.last}",
                         FeedReason.INVALID_ARGUMENT,
                     )
+
+
+def _refuse(error: Exception) -> Never:
+    raise error
 
 
 def readable_snapshot(request: FeedRequest, log: TableLog) -> TableSnapshot:

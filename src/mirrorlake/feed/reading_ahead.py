@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -32,19 +32,23 @@ class FileRead(Generic[K, R]):
     read: Callable[[], R]
 
 
-def in_order(reads: Iterable[FileRead[K, R]], readers: int = READERS) -> Iterator[tuple[K, R]]:
-    """What each file belongs to, and what was read. A file that cannot be read raises when those
-    before it have been returned."""
+def in_order(
+    reads: Iterable[FileRead[K, R]], readers: int = READERS
+) -> Generator[tuple[K, Callable[[], R]], None, None]:
+    """What each file belongs to, and a function that returns what was read, and raises if it cannot
+    be read. So a caller may look at what the next file belongs to before that is known."""
     coming = iter(reads)
     first = list(islice(coming, 2))
     if len(first) < 2:  # the next commit of a table that is followed: threads would only delay it
-        yield from ((one.of, one.read()) for one in first)
+        yield from ((one.of, one.read) for one in first)
         return
     with ThreadPoolExecutor(readers, thread_name_prefix="feed") as pool:
         yield from _in_order(chain(first, coming), pool)
 
 
-def _in_order(reads: Iterable[FileRead[K, R]], pool: ThreadPoolExecutor) -> Iterator[tuple[K, R]]:
+def _in_order(
+    reads: Iterable[FileRead[K, R]], pool: ThreadPoolExecutor
+) -> Iterator[tuple[K, Callable[[], R]]]:
     begun: deque[tuple[FileRead[K, R], Future[R]]] = deque()
     size = 0
     try:
@@ -52,12 +56,12 @@ def _in_order(reads: Iterable[FileRead[K, R]], pool: ThreadPoolExecutor) -> Iter
             while begun and (len(begun) >= FILES_AHEAD or size + one.size > BYTES_AHEAD):
                 done, future = begun.popleft()
                 size -= done.size
-                yield done.of, future.result()
+                yield done.of, future.result
             begun.append((one, pool.submit(one.read)))
             size += one.size
         while begun:
             done, future = begun.popleft()
-            yield done.of, future.result()
+            yield done.of, future.result
     finally:
         for _one, future in begun:
             future.cancel()
