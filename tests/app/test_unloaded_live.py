@@ -21,6 +21,7 @@ from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
+from tests.doubles.memory_store import Crash
 from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
@@ -241,3 +242,15 @@ def test_a_repair_reads_a_table_again_whose_rows_are_being_read(beside: Evolving
     beside.live([CHANGES], each=False)
     beside.check("apples")
     beside.check("pears")
+
+
+@pytest.mark.crash
+def test_a_table_whose_reset_dies_is_read_from_the_beginning(beside: EvolvingDatabase) -> None:
+    beside.backfill = BackfillSettings(ChunkLimits(rows=5))
+    assert beside.capture(Dying(CrashPoint.BACKFILL_RECORDED, 3))
+    with pytest.raises(Crash):
+        plan_reset(of_root(beside.store.root), ["public.apples"]).execute(
+            Dying(CrashPoint.RESET_FOLDER_DELETED)
+        )
+    beside.live([CHANGES], each=False)
+    beside.check("apples")

@@ -89,6 +89,9 @@ class Reset:
             reached(CrashPoint.RESET_STREAM_FORGOTTEN)
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
             state.forget_all(records)
+        for name in records.unloaded() & {str(scan.table) for scan in self.tables}:
+            # Should this be interrupted, its rows are read from the first one.
+            BackfillRecords(records).drop(name)
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             reached(CrashPoint.RESET_FOLDER_DELETED)
