@@ -157,17 +157,16 @@ def lock(
     ((file,),) = connection.execute(
         "select pg_relation_filenode(%s::oid)::bigint", [heap.oid]
     ).fetchall()
-    if file != heap.seen and _is_altered(heap, connect):
+    if file != heap.seen and (_is_altered(heap, connect) or _hides_rows(heap, connection)):
         raise SourceUnavailable(
-            f"{part.table.table} was altered and rewritten while it was loaded",
+            f"{part.table.table} was altered or filled anew while it was loaded",
             hint="Another snapshot is taken.",
         )
     if pages.is_whole and not by_ctid:
         return  # wherever the rows are
     if file != heap.file:
         raise RowsMoved(
-            f"{part.table.table} was rewritten while it was loaded (VACUUM FULL, CLUSTER or "
-            "TRUNCATE)",
+            f"{part.table.table} was rewritten during its load (VACUUM FULL, CLUSTER or TRUNCATE)",
             hint="Its load begins anew.",
         )
 
@@ -180,6 +179,17 @@ def _is_altered(heap: Heap, connect: Callable[[], Connection]) -> bool:
             [heap.oid],
         ).fetchone()
     return found is None or found[0] != heap.definition
+
+
+def _hides_rows(heap: Heap, connection: Connection) -> bool:
+    """Whether no row of another file is visible to the snapshot: it was truncated and filled again,
+    or tools like pg_repack have copied its rows, which cannot be told apart."""
+    ((is_empty, has_rows),) = connection.execute(
+        sql.SQL("select pg_relation_size({}::oid) = 0, exists (select from {})").format(
+            sql.Literal(heap.oid), heap.relation
+        )
+    ).fetchall()
+    return not is_empty and not has_rows
 
 
 def rows(part: SnapshotPart) -> sql.Composed:
