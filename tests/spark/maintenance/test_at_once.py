@@ -43,6 +43,10 @@ PAUSE = min(SECONDS / 1200, 0.5)
 CATCH_UP = 180.0
 """Seconds for what is landed to be applied and read."""
 
+MAINTAINED = {vacuum.TABLE_VACUUMED, file_maintenance.FILES_COMPACTED, "checkpoint_written"}
+AWAITED = SECONDS + 600
+"""Seconds for the mirror to have done each of these once, on a machine that is slow."""
+
 
 class Accounts:
     """A table of accounts between which amounts are moved: every version has the sum 0. Beside them
@@ -109,6 +113,10 @@ def check(rows: list[tuple[Any, ...]]) -> None:
     assert KEYS <= len(rows) <= KEYS + 1
 
 
+def events(logs: list[Any]) -> set[str]:
+    return {str(entry["event"]) for entry in list(logs)}
+
+
 def polled(read: Callable[[], list[tuple[Any, ...]]], ended: threading.Event) -> int:
     """Read until the end. A file that was vacuumed meanwhile is an error, and never fewer rows.
     Returns how often the rows were read."""
@@ -124,7 +132,7 @@ def polled(read: Callable[[], list[tuple[Any, ...]]], ended: threading.Event) ->
 
 
 @pytest.mark.full
-@pytest.mark.timeout(SECONDS + 1_200)
+@pytest.mark.timeout(AWAITED + 1_200)
 @pytest.mark.clause("CF-095", "CF-156", "CF-187")
 def test_every_reader_sees_whole_versions_while_files_are_replaced_and_removed(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
@@ -149,8 +157,12 @@ def test_every_reader_sees_whole_versions_while_files_are_replaced_and_removed(
                 pool.submit(polled, lambda: reading.rows(session, accounts.path), ended),
                 pool.submit(polled, lambda: rows_by_duckdb(accounts.path), ended),
             ]
-            until = time.monotonic() + SECONDS
-            while time.monotonic() < until and not any(one.done() for one in (mirror, *readers)):
+            began = time.monotonic()
+            while (passed := time.monotonic() - began) < AWAITED:
+                if any(one.done() for one in (mirror, *readers)):
+                    break
+                if passed >= SECONDS and events(logs) >= MAINTAINED:
+                    break
                 accounts.move()
                 time.sleep(PAUSE)
             until = time.monotonic() + CATCH_UP
@@ -165,6 +177,4 @@ def test_every_reader_sees_whole_versions_while_files_are_replaced_and_removed(
         loop.close()
         assert all(one.result() > 1 for one in readers)
     assert Counter(reading.rows(session, accounts.path)) == accounts.rows == follower.rows
-    events = Counter(str(entry["event"]) for entry in logs)
-    for event in (vacuum.TABLE_VACUUMED, file_maintenance.FILES_COMPACTED, "checkpoint_written"):
-        assert events[event], events
+    assert events(logs) >= MAINTAINED
