@@ -1,4 +1,5 @@
-"""Clients that send nothing, or a head byte by byte, are left after a while; others are not."""
+"""Clients that send nothing, or a head byte by byte, are left after a while, and at once where
+another needs their place; others are not."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mirrorlake.server import connections
 from tests.server.service import wait
@@ -26,18 +28,31 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    with serving(app, None) as found:
+        yield found
+
+
+@contextmanager
+def serving(app: ASGIApp, most: int | None) -> Iterator[int]:
+    """The port of a server of an application, which holds so many connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
-            app, http=connections.BoundedConnection, log_config=None, lifespan="off"
+            app,
+            http=connections.BoundedConnection,
+            log_config=None,
+            lifespan="off",
+            limit_concurrency=most,
         )
         server = uvicorn.Server(config)
-        serving = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
-        serving.start()
-        wait(lambda: server.started, 120)
-        yield bound.getsockname()[1]
-        server.should_exit = True
-        serving.join()
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
+        thread.start()
+        try:
+            wait(lambda: server.started, 120)
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def connected(port: int) -> socket.socket:
@@ -71,3 +86,53 @@ def test_who_sends_a_long_body_or_asks_again_is_answered(port: int) -> None:
         threading.Event().wait(0.6)
         client.sendall(GET)
         assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHos", POST + b"ab"])
+def test_clients_that_do_not_go_on_keep_nobody_out(sent: bytes) -> None:
+    with serving(app, 5) as port, ExitStack() as opened:
+        for _ in range(12):
+            opened.enter_context(connected(port)).sendall(sent)
+        with connected(port) as client:
+            for _ in range(2):
+                client.sendall(GET)
+                assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_that_is_worked_for_is_not_given_up() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        content = await Request(scope, receive).body()
+        begun.set()
+        await asyncio.to_thread(goes_on.wait, 120)
+        await PlainTextResponse(content + b".")(scope, receive, send)
+
+    with serving(slow, 3) as port, ExitStack() as opened:
+        asked = opened.enter_context(connected(port))
+        asked.sendall(POST + b"abcdef")
+        assert begun.wait(120)
+        silent = [opened.enter_context(connected(port)) for _ in range(6)]
+        assert all(one.recv(1) == b"" for one in silent[:4]), "the oldest leave first"
+        goes_on.set()
+        answer = b""
+        while not answer.endswith(b"abcdef."):
+            answer += asked.recv(10_000)
+
+
+def test_an_answer_that_nobody_reads_keeps_nobody_out() -> None:
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        size = 50_000_000 if scope["path"] == "/long" else 1
+        await PlainTextResponse(b"x" * size)(scope, receive, send)
+
+    with serving(long, 3) as port, ExitStack() as opened:
+        for _ in range(6):
+            unread = opened.enter_context(connected(port))
+            unread.sendall(GET.replace(b"/", b"/long", 1))
+            assert unread.recv(12) == b"HTTP/1.1 200"
+        with connected(port) as client:
+            client.sendall(GET)
+            assert client.recv(10_000).startswith(b"HTTP/1.1 200")

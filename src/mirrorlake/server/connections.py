@@ -1,8 +1,10 @@
-"""Connections of clients: one on which no request arrives is closed."""
+"""Connections of clients: one on which no request arrives is closed, at once where another client
+needs its place."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -11,31 +13,61 @@ HEAD_SECONDS = 20.0
 first request from the connection. Between requests a connection may be idle for longer."""
 IDLE_SECONDS = 75
 MOST = 200
-"""Connections at the same time; of more, requests are refused."""
+"""Connections at the same time. Of more, the one that has waited longest for its client is given
+up; while the service works for all of them, further requests are refused."""
 
 
 class BoundedConnection(H11Protocol):
-    """HTTP/1.1 of uvicorn, which waits for the head of a request without end: who opened as many
-    connections as there may be, and sent nothing, would keep everybody else out."""
+    """HTTP/1.1 of uvicorn, which waits for a client without end: who opened as many connections as
+    there may be, and sent nothing, would keep everybody else out."""
 
     _closing: asyncio.TimerHandle | None = None
+    since = 0.0
+    """When its client last did a whole step: connected, sent a head, or was answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.since = self.loop.time()
+        self._make_room()
         self._look()
 
     def data_received(self, data: bytes) -> None:
+        before = self.cycle
         super().data_received(data)
+        if self.cycle is not before:
+            self.since = self.loop.time()
         self._look()
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._forget()
 
+    def _make_room(self) -> None:
+        """Give up those that have waited longest, as long as there are too many."""
+        if self.limit_concurrency is None:
+            return
+        others = (cast("BoundedConnection", one) for one in self.connections if one is not self)
+        waiting = sorted((one for one in others if one.waits()), key=lambda one: one.since)
+        for one in waiting[: max(len(self.connections) + 1 - self.limit_concurrency, 0)]:
+            self.connections.discard(one)  # at once: the transport reports it later
+            one.transport.abort()
+
+    def waits(self) -> bool:
+        """Whether the next step is the client's: it has to send the rest of a request, or to read
+        an answer."""
+        return self._waits_for_head() or self.cycle.more_body or self.flow.write_paused
+
+    def _waits_for_head(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is None or cycle.response_complete
+
     def _look(self) -> None:
         """Begin to wait for a head, or end it."""
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
-        if cycle is not None and not cycle.response_complete:
+        if not self._waits_for_head():
             self._forget()
         elif self._closing is None:
             self._closing = self.loop.call_later(HEAD_SECONDS, self.transport.close)
