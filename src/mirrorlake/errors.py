@@ -37,6 +37,7 @@ from __future__ import annotations
 import copyreg
 import errno
 import re
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 
@@ -289,6 +290,15 @@ class TableError(OperatorError):
             "column": self.column,
             "value": self.value,
         }
+
+
+def unwritable(file: Path, reason: str) -> UsageError:
+    """The error for a file that a user named and that cannot be written."""
+    return UsageError(
+        f"the file cannot be written: {reason}",
+        where=str(file),
+        hint="Name a file in a folder in which you may write.",
+    )
 
 
 def printable(fact: object) -> str:

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlake.model import types
 from tests.cli.conftest import Run
 from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable, time_of
+from tests.histories import Shape
 
 
 @pytest.fixture
@@ -104,6 +106,14 @@ def test_csv_distinguishes_null_from_an_empty_text(run: Run, orders: FeedTable) 
 
 
 @pytest.mark.clause("CF-077")
+def test_csv_has_a_header_without_rows_too(run: Run, orders: FeedTable) -> None:
+    header = ['"id","name","_change_type","_commit_version","_commit_timestamp"']
+    assert feed(run, "--from", "0", "--to", "0", "--csv").out.splitlines() == header
+    assert feed(run, "--from", "3", "--csv").out.splitlines() == header
+    assert feed(run, "--from", "0", "--to", "0", "--json").out == ""
+
+
+@pytest.mark.clause("CF-077")
 def test_it_writes_files(run: Run, orders: FeedTable, tmp_path: Path) -> None:
     feed(run, "--from", "1", "--parquet", "changes.parquet")
     feed(run, "--from", "1", "--arrow", "changes.arrow")
@@ -118,6 +128,48 @@ def test_it_writes_files(run: Run, orders: FeedTable, tmp_path: Path) -> None:
     wrong = ("--json", "--csv"), ("--follow", "--parquet", "x"), ("--follow", "--to", "3")
     for options in wrong:
         assert run("feed", "shop.orders", "--root", "shop", "--from", "0", *options).code == 2
+
+
+@pytest.mark.parametrize("form", ["--parquet", "--arrow"])
+@pytest.mark.parametrize(
+    ("file", "reason"), [("nowhere/x", "No such file"), (".", "folder"), ("shop", "folder")]
+)
+def test_a_file_that_cannot_be_written_is_named(
+    run: Run, orders: FeedTable, form: str, file: str, reason: str, tmp_path: Path
+) -> None:
+    done = run("feed", "shop.orders", "--root", "shop", "--from", "1", form, file)
+    assert (done.code, reason in done.error) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["shop"]
+
+
+@pytest.mark.clause("CF-174")
+def test_columns_that_changed_are_united_or_refused_on_request(
+    run: Run, orders: FeedTable, tmp_path: Path
+) -> None:
+    wider = (
+        Shape.of(["id"], id=types.LONG, n=types.INTEGER),
+        Shape.of(["id"], id=types.LONG, n=types.LONG),
+    )
+    table = FeedTable(tmp_path / "shop/Tables/shop/wider", wider[0].schema)
+    table.change((INSERT, (1, 5)))
+    table.describe(wider[1].schema)
+    command = ["feed", "shop.wider", "--root", "shop", "--from", "1", "--parquet", "x"]
+    refused = run(*command)
+    assert (refused.code, "--on-schema-change unite" in refused.error) == (1, True)
+    assert run(*command, "--on-schema-change", "error").code == 1
+    assert run(*command, "--on-schema-change", "unite").code == 0
+    assert pq.read_table(tmp_path / "x").schema.field("n").type == pa.int64()
+
+
+def test_a_key_column_that_earlier_versions_lack_is_refused(run: Run, tmp_path: Path) -> None:
+    key = {"mirrorlake.keyColumns": '["id", "label"]'}
+    table = FeedTable(tmp_path / "shop/Tables/shop/orders", **key)
+    table.change((INSERT, (1, "a")))
+    table.describe(Shape.of(["id"], id=types.LONG, label=types.STRING).schema)
+    command = ["feed", "shop.orders", "--root", "shop", "--key", "label=x"]
+    done = run(*command, "--from", "1")
+    assert (done.code, "label, which is no column of versions 1 to 1" in done.error) == (2, True)
+    assert run(*command, "--from", "2").code == 0
 
 
 def test_a_table_is_named_by_its_folder_too(run: Run, orders: FeedTable) -> None:
@@ -188,12 +240,35 @@ def test_a_feed_is_a_table_in_sql(run: Run, orders: FeedTable, call: str, rows: 
         ("feed('shop.orders', -1)", "not negative"),
         ("feed('shop.orders', 1", "parenthesis"),
         ("feed(1)", "name of a table"),
+        ("feed('shop.orders', 1.5)", "whole numbers"),
+        ("feed('shop.orders', 1, pair_updates := 'false')", "true or false"),
+        ("feed('shop.orders', 1, key := 7)", "list of columns"),
+        ("feed('shop.orders', 1, from_version := 2)", "from_version is given twice"),
+        ("feed('shop.orders', 1, sort := true, sort := false)", "sort is given twice"),
     ],
 )
 def test_a_wrong_feed_is_refused(run: Run, orders: FeedTable, call: str, message: str) -> None:
     done = run("sql", "--root", "shop", f"select * from {call}")
     assert done.code == 2
     assert message in done.error
+
+
+@pytest.mark.clause("CF-162", "CF-172")
+def test_a_query_says_what_its_feeds_lack(run: Run, orders: FeedTable) -> None:
+    def said(bounds: str) -> str:
+        done = run("sql", "--root", "shop", f"select * from feed('shop.orders', {bounds})")
+        assert done.code == 0, done.error
+        return done.error
+
+    assert said("1, 2") == ""
+    assert said("1, 50") == "shop.orders: versions 1 to 2, where the table ends\n"
+    orders.record(False)
+    orders.change((INSERT, (7, "unseen")))
+    orders.record(True)
+    assert said("1, on_gap := 'report'").splitlines() == [
+        "shop.orders: versions 1 to 5",
+        "shop.orders: versions 3 to 4 are missing: not_recorded",
+    ]
 
 
 @pytest.mark.clause("CF-078")

@@ -58,6 +58,8 @@ def test_a_folder_that_is_not_there_is_named(run: Run, form: str) -> None:
     done = run("read", "people", "--root", "shop", form, "nowhere/file")
     assert done.code == 2
     assert "nowhere/file" in done.error
+    done = run("read", "people", "--root", "shop", form, ".")
+    assert (done.code, "it is a folder" in done.error) == (2, True)
 
 
 def test_wrong_use_is_refused(run: Run, tmp_path: Path) -> None:

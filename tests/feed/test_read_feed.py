@@ -93,6 +93,13 @@ def test_the_golden_example_of_ranges(
         ({"from_version": 0, "on_gap": "skip"}, "on_gap"),
         ({"from_version": 0, "beyond_latest": "wait"}, "beyond_latest"),
         ({"from_version": 0, "on_schema_change": "ignore"}, "on_schema_change"),
+        ({"from_beginning": "no"}, "from_beginning"),
+        ({"from_version": 0, "pair_updates": "false"}, "pair_updates"),
+        ({"from_version": 0, "skip_unchanged": 0}, "skip_unchanged"),
+        ({"from_version": 0, "sort": None}, "sort"),
+        ({"from_version": 0, "key": "id"}, "key"),
+        ({"from_version": 0, "key": 7}, "key"),
+        ({"from_version": 0, "key": [7]}, "key"),
     ],
     ids=str,
 )

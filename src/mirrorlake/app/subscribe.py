@@ -105,14 +105,13 @@ def subscribe(
     options = arguments.get("options")
     store, path = store_of_table(table, arguments.get("state"), options)
     _check_kind(store, name, is_stream=False)
-    key = arguments.get("key")
-    request = FeedRequest(
+    request = FeedRequest.of(
         str(table),
-        Beginning(),
+        from_beginning=True,
         pair_updates=arguments.get("pair_updates", False),
         skip_unchanged=arguments.get("skip_unchanged", False),
-        is_sorted=arguments.get("sort", False),
-        key=None if key is None else tuple(key),
+        sort=arguments.get("sort", False),
+        key=arguments.get("key"),
     )
     subscription = Subscription(
         name,

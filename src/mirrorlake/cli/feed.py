@@ -35,6 +35,14 @@ class GapPolicy(StrEnum):
     REPORT = "report"
 
 
+class SchemaPolicy(StrEnum):
+    """What to do about a change of columns that earlier rows do not fit."""
+
+    PIECES = "pieces"
+    UNITE = "unite"
+    ERROR = "error"
+
+
 def feed(
     table: Annotated[str, typer.Argument(help="The table, as schema.name, or its folder or URL.")],
     start: Annotated[
@@ -75,6 +83,12 @@ def feed(
         GapPolicy,
         typer.Option("--on-gap", help="What to do about versions without recorded changes."),
     ] = GapPolicy.ERROR,
+    on_schema_change: Annotated[
+        SchemaPolicy,
+        typer.Option(
+            "--on-schema-change", help="What to do when columns were renamed, dropped or retyped."
+        ),
+    ] = SchemaPolicy.PIECES,
     config: Config = DEFAULT,
     root: Root = None,
     as_json: Json = False,
@@ -123,7 +137,8 @@ def feed(
     location, options = location_of(lambda: project(config, root), table)
     if landing_zone is not None:
         others = chosen or end or key or kind or pair_updates or skip_unchanged
-        if others or on_gap is not GapPolicy.ERROR:
+        policies = (on_gap, on_schema_change)
+        if others or policies != (GapPolicy.ERROR, SchemaPolicy.PIECES):
             raise UsageError(
                 "--as-landing-zone publishes every change",
                 hint="Use it with --from and --follow only.",
@@ -132,7 +147,8 @@ def feed(
         return
     given: FeedArguments = {"pair_updates": pair_updates, "skip_unchanged": skip_unchanged}
     given |= {"on_gap": "report" if on_gap is GapPolicy.REPORT else "error"}
-    given |= end_named(end) if end else {}
+    given |= {"on_schema_change": on_schema_change.value}
+    given |= end_named(end) if end is not None else {}
     if start is not None:
         given |= start_named(start)
     elif follow:
@@ -150,12 +166,12 @@ def feed(
 
         for batch in followed(request, Stop().event.wait, options):
             if batch.first <= batch.last and (batch.gaps or start):
-                _say_range(batch)
+                say_range(batch)
             show(batch, _filter(batch, key, kind))
             start = None
         return
     found = Feed(request, options)
-    _say_range(found)
+    say_range(found)
     if target := arrow or parquet:
         from mirrorlake.feed.writers import write_file
 
@@ -194,17 +210,17 @@ def _after_latest(location: str, options: ObjectOptions | None) -> FeedArguments
     return {"from_version": TableLog(location, options).snapshot().version + 1}
 
 
-def _say_range(found: Feed) -> None:
-    """Print the range of versions to standard error."""
+def say_range(found: Feed, prefix: str = "") -> None:
+    """Print the range of versions to standard error, after the prefix."""
     from mirrorlake.cli.output import say
 
     if found.first > found.last:
-        say(f"no versions: the latest is {found.plan.latest}")
+        say(f"{prefix}no versions: the latest is {found.plan.latest}")
         return
     clipped = ", where the table ends" if found.is_clipped else ""
-    say(f"versions {found.first} to {found.last}{clipped}")
+    say(f"{prefix}versions {found.first} to {found.last}{clipped}")
     for gap in found.gaps:
-        say(f"versions {gap.first} to {gap.last} are missing: {gap.reason}")
+        say(f"{prefix}versions {gap.first} to {gap.last} are missing: {gap.reason}")
 
 
 def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
@@ -217,8 +233,12 @@ def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
     sink: RowSink = (JsonLines if as_json else CsvLines)(sys.stdout.buffer)
 
     def show(found: Feed, keep: Filter) -> None:
+        is_empty = True
         for commit in found:
             sink.write(keep(commit.rows))
+            is_empty = False
+        if is_empty:  # the names of the columns are the same without rows
+            sink.write(found.schema().empty_table())
 
     return show
 
@@ -233,6 +253,13 @@ def _filter(found: Feed, key: Sequence[str] | None, kinds: Sequence[ChangeKind] 
         image for kind in kinds or () for image in (images if kind == "update" else [kind.value])
     ]
     values = key_values(key or (), found.key, found.schema().names)
+    for part in found.ranges:
+        if absent := values.keys() - set(found.schema(part).names):
+            raise UsageError(
+                f"--key names {min(absent)}, which is no column of versions {part.first} to "
+                f"{part.last}",
+                hint="Choose another range, or --on-schema-change unite.",
+            )
 
     def keep(rows: pa.Table) -> pa.Table:
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+if TYPE_CHECKING:
+    from mirrorlake.feed.reader import Feed
 
 
 def sql(
@@ -22,6 +25,7 @@ def sql(
 
     feed('schema.table', start, end) returns the rows of a change feed. A bound is a version, a
     time, 'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
+    Versions that are missing or that the table does not have yet are named on standard error.
 
     \b
     mirrorlake sql "show tables"
@@ -45,7 +49,7 @@ def sql(
 
         at = cut.find(found).versions
         versions = {root_folder / path: version for path, version in at.items()}
-    result = feeds.run(root_folder, query, versions)
+    result = feeds.run(root_folder, query, versions, _tell)
     if result is None:
         return
     names = result.columns
@@ -54,3 +58,11 @@ def sql(
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         print_table(names, rows)
+
+
+def _tell(table: str, found: Feed) -> None:
+    """Say what a feed does not have of the range that was asked for."""
+    from mirrorlake.cli.feed import say_range
+
+    if found.gaps or found.is_clipped:
+        say_range(found, f"{table}: ")

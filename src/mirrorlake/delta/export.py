@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mirrorlake.delta import sql
 from mirrorlake.delta.duckdb_extension import quoted
-from mirrorlake.errors import UsageError
+from mirrorlake.errors import unwritable
 from mirrorlake.model.table import TableId
 
 _BATCH_ROWS = 65_536
@@ -26,6 +26,8 @@ class FileForm(StrEnum):
 def write(root: Path, table: str, form: FileForm, file: Path) -> None:
     """Write a table below a root into a file, which replaces an existing one atomically. Raises
     UsageError."""
+    if file.is_dir():
+        raise unwritable(file, "it is a folder")
     name = TableId.parse(table)
     view = f"{quoted(name.schema or 'main')}.{quoted(name.name)}"
     rows = sql.run(root, f"select * from {view}")  # noqa: S608  (quoted)
@@ -35,11 +37,7 @@ def write(root: Path, table: str, form: FileForm, file: Path) -> None:
         _write(rows, form, written)
         written.replace(file)
     except (OSError, duckdb.IOException) as error:
-        raise UsageError(
-            f"the file cannot be written: {_reason(error)}",
-            where=str(file),
-            hint="Name a file in a folder in which you may write.",
-        ) from error
+        raise unwritable(file, _reason(error)) from error
     finally:
         written.unlink(missing_ok=True)
 

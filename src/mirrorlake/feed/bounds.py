@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -160,7 +160,11 @@ class FeedRequest:
             from_position=given.get("from_position"),
             from_source_time=given.get("from_source_time"),
         )
-        if given.get("from_beginning"):
+        is_beginning, is_paired, is_skipping, is_sorted = (
+            check.switch(name, given.get(name, False))
+            for name in ("from_beginning", "pair_updates", "skip_unchanged", "sort")
+        )
+        if is_beginning:
             starts["from_beginning"] = Beginning()
         ends = check.given(
             to_version=given.get("to_version"),
@@ -176,7 +180,6 @@ class FeedRequest:
         (start,) = starts.values()
         end = next(iter(ends.values()), None)
         assert not isinstance(end, Beginning)
-        key = given.get("key")
         request = cls(
             table,
             start,
@@ -186,10 +189,10 @@ class FeedRequest:
             check.choice(
                 "on_schema_change", given.get("on_schema_change", "pieces"), OnSchemaChange
             ),
-            given.get("pair_updates", False),
-            given.get("skip_unchanged", False),
-            given.get("sort", False),
-            None if key is None else tuple(key),
+            is_paired,
+            is_skipping,
+            is_sorted,
+            check.columns("key", given.get("key")),
         )
         if _is_before(end, start):
             raise request.refused("the end is before the start", FeedReason.INVALID_RANGE)
@@ -266,6 +269,20 @@ class _Check:
         except ValueError:
             known = ", ".join(kind)
             raise self.refused(f"{name} is {value!r}; it can be {known}") from None
+
+    def switch(self, name: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise self.refused(f"{name} is {value!r}, and not true or false")
+        return value
+
+    def columns(self, name: str, value: object) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        # A text is a sequence of texts, too.
+        names = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
+        if names is None or not all(isinstance(column, str) for column in names):
+            raise self.refused(f"{name} is {value!r}, and not a list of columns")
+        return names
 
     def _version(self, name: str, value: object) -> AtVersion:
         if isinstance(value, bool) or not isinstance(value, int):

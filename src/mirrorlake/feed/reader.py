@@ -180,7 +180,7 @@ class Feed:
                     f"{self.ranges[-1].last}, so the rows do not fit into one table",
                     FeedReason.SCHEMA_CHANGED,
                     hint="Read feed.commits(range) for each of feed.ranges, or pass "
-                    "on_schema_change='unite'.",
+                    "on_schema_change='unite' (--on-schema-change unite).",
                 )
         return schema
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -19,23 +19,27 @@ from mirrorlake.feed.reasons import FeedReason
 
 NAME = "feed"
 _STRING = re.compile(r"'(?:[^']|'')*'")
-_WORD = re.compile(r"\w+|:=|=>|.", re.DOTALL)
+_WORD = re.compile(r"[\w.]+|:=|=>|.", re.DOTALL)
 _VALUES: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 
 Value = str | int | bool | None
 
 
 def run(
-    root: Path, query: str, versions: Mapping[Path, int] | None = None
+    root: Path,
+    query: str,
+    versions: Mapping[Path, int] | None = None,
+    tell: Callable[[str, Feed], None] = lambda _table, _feed: None,
 ) -> duckdb.DuckDBPyRelation | None:
     """The result of a query that may read feeds; None for a statement without a result.
 
-    versions: versions as of which tables are read. Raises UsageError, FeedError.
+    versions: versions as of which tables are read. tell: called with the table and the range of
+    each feed. Raises UsageError, FeedError.
     """
     text, tables = query.encode(), {}
     for number, call in enumerate(reversed(list(_calls(text)))):
         name = f"__feed_{number}"
-        tables[name] = _read(root, call)
+        tables[name] = _read(root, call, tell)
         text = text[: call.start] + f'"{name}"'.encode() + text[call.end :]
     return sql.run(root, text.decode(), tables, versions)
 
@@ -94,10 +98,13 @@ def _value(tokens: list[str]) -> tuple[Value, list[str]]:
         return int(token), rest
     if token.casefold() in _VALUES:
         return _VALUES[token.casefold()], rest
-    raise _refused(f"its arguments are constants, and {token} is none")
+    raise _refused(
+        "its arguments are constants: texts, whole numbers, true, false and null, and not "
+        f"{token.strip() or 'nothing'}"
+    )
 
 
-def _read(root: Path, call: _Call) -> pa.Table:
+def _read(root: Path, call: _Call, tell: Callable[[str, Feed], None]) -> pa.Table:
     positional = [value for name, value in call.arguments if not name]
     if not positional or not isinstance(positional[0], str) or len(positional) > 3:
         raise _refused("it takes the name of a table, a start and an end")
@@ -105,11 +112,17 @@ def _read(root: Path, call: _Call) -> pa.Table:
     given: FeedArguments = {}
     for named, bound in zip((start_named, end_named), positional[1:], strict=False):
         given |= named(str(bound)) if bound is not None else {}
-    others = {name: value for name, value in call.arguments if name}
+    others: dict[str, Value] = {}
+    for name, value in call.arguments:
+        if name and (name in given or name in others):
+            raise _refused(f"{name} is given twice")
+        others |= {name: value} if name else {}
     if isinstance(key := others.get("key"), str):
         others = {**others, "key": key.split(",")}  # type: ignore[dict-item]
     given |= cast("FeedArguments", others)
-    return Feed(FeedRequest.of(str(path), **given)).to_arrow()
+    feed = Feed(FeedRequest.of(str(path), **given))
+    tell(positional[0], feed)
+    return feed.to_arrow()
 
 
 def _path(root: Path, table: str) -> Path:

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
+from mirrorlake.errors import StorageUnavailable, unwritable
+
 
 class RowSink(Protocol):
     """Writes tables of rows, one after another."""
@@ -61,10 +63,19 @@ class CsvLines:
 
 
 def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -> int:
-    """Write an Arrow or Parquet file, atomically. Returns the number of rows."""
+    """Write an Arrow or Parquet file, atomically. Returns the number of rows. Raises UsageError if
+    there can be no such file."""
+    if path.is_dir():
+        raise unwritable(path, "it is a folder")
     part, rows = path.with_name(f".{path.name}.{os.getpid()}.part"), 0
     try:
-        with part.open("wb") as file:
+        opened = part.open("wb")
+    except OSError as error:
+        if StorageUnavailable.of(error) is not None:
+            raise
+        raise unwritable(path, error.strerror or str(error)) from error
+    try:
+        with opened as file:
             writer = (
                 pq.ParquetWriter(file, batches.schema)
                 if is_parquet
