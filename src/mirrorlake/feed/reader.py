@@ -54,6 +54,12 @@ FEATURES = frozenset(
 name."""
 
 
+_VACUUMED = (
+    "A VACUUM of another program may remove files earlier than "
+    "delta.deletedFileRetentionDuration says."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FeedCommit:
     """All changes of one version of a table. rows: its columns and the three of the feed."""
@@ -135,7 +141,8 @@ class Feed:
             # Closed here: an error that is kept would keep its threads.
             with closing(in_order(self._files(reader, part), readers)) as files:
                 for commit, read in groupby(files, itemgetter(0)):
-                    found = [rows for _commit, of_file in read for rows in of_file()]
+                    with as_feed_error(self.request, commit.version):
+                        found = [rows for _commit, of_file in read for rows in of_file()]
                     if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
                         moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
                         yield FeedCommit(commit.version, moment, rows)
@@ -270,18 +277,20 @@ def readable_snapshot(request: FeedRequest, log: TableLog) -> TableSnapshot:
 
 
 @contextmanager
-def as_feed_error(request: FeedRequest) -> Iterator[None]:
-    """Translates errors of a table's files to errors of the feed."""
+def as_feed_error(request: FeedRequest, version: int | None = None) -> Iterator[None]:
+    """Translates errors of a table's files to errors of the feed. version: whose files are read."""
     try:
         yield
     except FeedError:
         raise
     except (FileNotFoundError, LostFile) as error:
         name = Path(str(getattr(error, "filename", None) or error)).name
+        of_version = "" if version is None else f" for version {version}"
         raise request.refused(
-            f"{name} is needed and no longer there, because VACUUM or the clean-up of the log "
-            "removed it",
+            f"{name} is needed{of_version} and no longer there, because VACUUM or the clean-up of "
+            "the log removed it",
             FeedReason.EXPIRED,
+            hint="" if version is None else f"Begin after version {version}. {_VACUUMED}",
         ) from error
     except Unreachable as error:
         raise Unavailable(f"the storage does not answer: {error}", where=request.table) from error

@@ -144,6 +144,53 @@ def test_a_gap_stops_it_until_it_is_accepted_and_recorded(
     assert parts == [("a", 0, 3, None), ("a_2", 6, 7, (4, 5))]
 
 
+@pytest.mark.clause("CF-169", "CF-194")
+@pytest.mark.parametrize("is_begin_lost", [False, True])
+def test_changes_whose_files_are_gone_are_a_gap_too(
+    orders: FeedTable, tmp_path: Path, is_begin_lost: bool
+) -> None:
+    archive(orders.path, tmp_path / "a")
+    orders.change((INSERT, (3, "d")))
+    orders.change((UPDATE, (1, "e")))
+    orders.change((INSERT, (4, "f")))
+    orders.change((UPDATE, (1, "g")))
+    lost = ["cdc", "add"] if is_begin_lost else ["cdc"]  # version 6 has the row of version 5, too
+    for kind, file in (one for action in orders.log.actions(5) for one in action.items()):
+        if kind in lost and "deletionVector" not in file:
+            (orders.path / file["path"]).unlink()
+    for _run in range(2):
+        with pytest.raises(FeedError, match=r"for version 5 .*5 to 5 are missing.*accept_gap"):
+            archive(orders.path, tmp_path / "a")
+        assert stored_rows(tmp_path / "a", *COLUMNS) == sorted(
+            [*CHANGES, (3, "d", "insert", 4)], key=repr
+        )
+    archive(orders.path, tmp_path / "a", accept_gap=True)
+    assert archive(orders.path, tmp_path / "a")[-1].commits == 0
+    begin = 7 if is_begin_lost else 6
+    rows = {(1, "g"): 1, (3, "d"): 1, (4, "f"): 1}
+    assert as_of(tmp_path / "a_2", 7, begin) == rows
+    assert parts_of(orders, tmp_path / "a") == [
+        ("a", 0, 4, None),
+        ("a_2", begin, 7, (5, begin - 1)),
+    ]
+
+
+@pytest.mark.clause("CF-194")
+def test_a_gap_without_anything_after_it_cannot_be_accepted(
+    orders: FeedTable, tmp_path: Path
+) -> None:
+    archive(orders.path, tmp_path / "a")
+    orders.change((UPDATE, (1, "lost")))
+    for file in orders.path.glob("_change_data/*"):
+        file.unlink()
+    with pytest.raises(FeedError, match="for version 4") as refused:
+        archive(orders.path, tmp_path / "a", accept_gap=True)
+    assert "Begin after version 4" in refused.value.hint
+    orders.change((INSERT, (5, "e")))
+    archive(orders.path, tmp_path / "a", accept_gap=True)
+    assert as_of(tmp_path / "a_2", 5, 5) == {(1, "lost"): 1, (5, "e"): 1}
+
+
 def parts_of(source: FeedTable, target: Path) -> list[tuple[Any, ...]]:
     """As `status` lists them, for a project in which the archive is."""
     folder = target.parent / "Tables"

@@ -374,6 +374,21 @@ def test_a_gap_stops_it(orders: FeedTable, tmp_path: Path) -> None:
     assert refused.value.reason == "not_recorded"
 
 
+@pytest.mark.clause("CF-169")
+def test_commits_before_one_whose_files_are_gone_are_applied(
+    orders: FeedTable, tmp_path: Path
+) -> None:
+    history(orders.path, tmp_path / "h")
+    covered = orders.change((INSERT, (11, "a")), (INSERT, (12, "b")))
+    orders.change((UPDATE, (11, "c")))
+    for action in orders.log.actions(covered + 1):
+        if "cdc" in action:
+            (orders.path / action["cdc"]["path"]).unlink()
+    with pytest.raises(FeedError, match=f"Begin after version {covered + 1}"):
+        history(orders.path, tmp_path / "h")
+    assert history(orders.path, tmp_path / "h", to_version=covered).covered == covered
+
+
 @pytest.mark.parametrize(
     ("asked", "what"),
     [

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mirrorlake.errors import FeedError, SourceColumnsChanged
-from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder, TargetReport
 from mirrorlake.feed.targets.source import FeedSource
 from mirrorlake.feed.targets.target import TargetState, TargetTable
+from mirrorlake.feed.whole_versions import LOST, first_whole, is_whole
 
-LOST = {FeedReason.EXPIRED, FeedReason.NOT_RECORDED}
 ACCEPT = "Pass accept_gap=True or --accept-gap to go on after it: the gap is then recorded."
 
 
@@ -49,13 +49,16 @@ class Archive:
             except SourceColumnsChanged as changed:
                 begin, gap = changed.version, None
             except FeedError as error:
-                gap = self._gap(table.state(), error)
+                state = table.state()
+                gap = self._gap(state, request, error)
                 if gap is None:
                     raise
                 if not accept_gap:
+                    error.what += f"; versions {gap[0]} to {gap[1]} are missing"
                     error.hint = ACCEPT
                     raise
                 begin = gap[1] + 1
+                number -= state.built is None  # it is tried again, with a later version
             else:
                 return reports
             if request.last is not None and begin > request.last:
@@ -63,14 +66,28 @@ class Archive:
             number += 1
             request = replace(request, begin=begin, from_latest=False, gap=gap)
 
-    def _gap(self, state: TargetState, error: FeedError) -> tuple[int, int] | None:
+    def _gap(
+        self, state: TargetState, request: BuildRequest, error: FeedError
+    ) -> tuple[int, int] | None:
         """The versions that are missing after the last covered one, if later ones can be read."""
-        if error.reason not in LOST or state.built is None:
+        if error.reason not in LOST or (state.built is None and request.gap is None):
             return None
-        feed = self._source.feed(state.recorded + 1, accept_gap=True)
-        missing = next((gap for gap in feed.gaps if gap.first == state.recorded + 1), None)
-        later = [part for part in feed.ranges if missing and part.first > missing.last]
-        return (missing.first, later[0].first - 1) if missing and later else None
+        # Of a table that is not there yet, the rows with which it would begin are lost as well.
+        known = (state.recorded + 1, state.recorded) if state.built else request.gap
+        assert known is not None
+        feed = self._source.feed(known[1] + 1, accept_gap=True)
+        planned = next((gap for gap in feed.gaps if gap.first == known[1] + 1), None)
+        later = [part for part in feed.ranges if planned and part.first > planned.last]
+        if planned and state.built:
+            return (known[0], later[0].first - 1) if later else None
+        lost = known[1] + 1
+        while state.built and lost <= feed.last and is_whole(self._read, lost):
+            lost += 1
+        begin = first_whole(self._read, lost + 1, feed.last)
+        return (known[0], begin - 1) if begin <= feed.last else None
+
+    def _read(self, version: int) -> Feed:
+        return self._source.feed(version, version)
 
     def _states(self) -> Iterator[tuple[int, TargetState]]:
         number = 1

@@ -32,6 +32,7 @@ from mirrorlake.feed.subscriptions.record import (
     file_name,
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
+from mirrorlake.feed.whole_versions import first_whole
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.lease import RENEW, Lease, renewed
 from mirrorlake.storage.options import ObjectOptions
@@ -272,7 +273,7 @@ class Subscription:
     def check_readable(self, version: int) -> None:
         """Raises FeedError when the changes of a version cannot be read."""
         with as_feed_error(self._request):
-            self._feed(replace(self._request, start=AtVersion(version), end=AtVersion(version)))
+            self._read(version)
 
     def refused(self, what: str, reason: FeedReason) -> FeedError:
         """An error of this table."""
@@ -321,25 +322,15 @@ class Subscription:
             if feed.gaps and feed.gaps[0].first == first:
                 begin = min((part.first for part in feed.ranges), default=feed.last + 1)
                 gap = replace(feed.gaps[0], last=begin - 1)
-            elif (begin := self._first_whole(first, latest)) > first:
+            elif (begin := first_whole(self._read, first, latest)) > first:
                 gap = FeedGap(first, begin - 1, FeedReason.EXPIRED)
             else:
                 return None
             self._store(replace(self._record, next=begin, delivered=begin - 1, commit=""))
             return gap
 
-    def _first_whole(self, first: int, latest: int) -> int:
-        """The first version whose files all exist; `latest` + 1 for none."""
-        for version in range(first, latest + 1):
-            bounds = replace(self._request, start=AtVersion(version), end=AtVersion(version))
-            try:
-                list(self._feed(bounds))
-            except FeedError as error:
-                if error.reason is not FeedReason.EXPIRED:
-                    raise
-            else:
-                return version
-        return latest + 1
+    def _read(self, version: int) -> Feed:
+        return self._feed(replace(self._request, start=AtVersion(version), end=AtVersion(version)))
 
     def _feed(self, request: FeedRequest) -> Feed:
         return Feed(request, self._options, _ANY_AGE, self._log)

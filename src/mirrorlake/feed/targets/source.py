@@ -15,7 +15,7 @@ from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import open_workspace
-from mirrorlake.errors import FeedTargetError, SourceColumnsChanged, UsageError
+from mirrorlake.errors import FeedError, FeedTargetError, SourceColumnsChanged, UsageError
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
@@ -162,16 +162,22 @@ class FeedSource:
 
 def portions(feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
     """A feed in portions of whole commits, none of them much larger than `rows`. Versions without
-    changes are included, so that they count as covered."""
+    changes are included, so that they count as covered. Commits before one that cannot be read come
+    before its error."""
     for part in feed.ranges:
         first, held = part.first, list[FeedCommit]()
         count = size = 0
-        for commit in feed.commits(part):
-            held.append(commit)
-            count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
-            if count >= rows or size >= PORTION_BYTES:
-                yield Portion(first, commit.version, part.schema, tuple(held))
-                first, held, count, size = commit.version + 1, [], 0, 0
+        try:
+            for commit in feed.commits(part):
+                held.append(commit)
+                count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
+                if count >= rows or size >= PORTION_BYTES:
+                    yield Portion(first, commit.version, part.schema, tuple(held))
+                    first, held, count, size = commit.version + 1, [], 0, 0
+        except FeedError:
+            if held:
+                yield Portion(first, held[-1].version, part.schema, tuple(held))
+            raise
         if first <= part.last:
             yield Portion(first, part.last, part.schema, tuple(held))
 
