@@ -221,6 +221,26 @@ def test_a_quiet_table_is_read_again_once(evolving: EvolvingDatabase, name: str)
         evolving.check(table)
 
 
+@pytest.mark.parametrize("point", [None, *some([CrashPoint.BACKFILL_REQUIRED], 1)])
+def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
+    evolving: EvolvingDatabase, point: CrashPoint | None
+) -> None:
+    evolving.begin(*TABLES)
+    with suppress(Crash), evolving.capturing(Dying(point, 1) if point else None) as capture:
+        evolving.run(BEFORE, f"alter publication {evolving.made} drop table pears")
+        evolving.run("delete from pears where id = 1; insert into pears values (8)")
+        capture.once()
+    if point:
+        evolving.run("insert into pears values (9)")
+        evolving.capture()
+    evolving.run("update pears set note = 'last'")
+    evolving.capture()
+    evolving.apply()
+    (request,) = evolving.read_again()
+    assert "no longer contains" in request.reason
+    evolving.check("pears")
+
+
 def test_no_key_is_there_twice_while_a_table_is_read_again(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.run(*CHANGES["truncated, filled at once"], AFTER)
@@ -246,6 +266,18 @@ def test_a_project_may_want_a_table_with_altered_partitions_to_stop(
     evolving.capture()
     assert set(evolving.stopped()) == {"public.apples"}
     assert set(reasons(evolving)) == {"public.pears"}
+
+
+def test_a_project_may_want_a_table_out_of_the_publication_to_stop(
+    database: Database, store: LocalStore
+) -> None:
+    evolving = EvolvingDatabase(database, store, frozenset({SchemaChangeKind.PUBLICATION_CHANGED}))
+    evolving.begin(*TABLES)
+    evolving.run(f"alter publication {evolving.made} drop table pears")
+    evolving.capture()
+    assert "no longer contains" in evolving.stopped()["public.pears"]
+    query = f"select tablename from pg_publication_tables where pubname = '{evolving.made}'"
+    assert ("pears",) not in database.sql.execute(query).fetchall()
 
 
 def test_a_table_stops_for_the_second_of_two_reasons(database: Database, store: LocalStore) -> None:

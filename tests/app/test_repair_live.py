@@ -228,6 +228,7 @@ def test_another_server_is_refused_when_its_log_is_behind(evolving: EvolvingData
 
 def test_a_stopped_table_is_repaired(evolving: EvolvingDatabase) -> None:
     publication = slot_of(evolving)
+    evolving.run(f"comment on publication {publication} is 'of others'")
     evolving.run(f"alter publication {publication} drop table apples", LOST)
     evolving.capture()
     evolving.run(f"alter publication {publication} add table apples", LATER)

@@ -173,9 +173,10 @@ class TestAPublicationThatIsNotWhatItWas:
         run("capture", "--once")
         return f"mirrorlake_{shop.name}"
 
-    def test_a_table_that_was_taken_out_of_it_stops(
+    def test_a_table_that_was_taken_out_of_one_that_others_made_stops(
         self, run: Run, shop: Database, begun: str
     ) -> None:
+        shop.execute(f"comment on publication {begun} is 'of others'")
         shop.execute(f"alter publication {begun} drop table orders")
         shop.execute("insert into orders values (11, 'unseen')")
         run("capture", "--once")

@@ -21,7 +21,8 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
-from mirrorlake.capture.watch import append_only, without_effect
+from mirrorlake.capture.watch import append_only, unpublished, without_effect
+from mirrorlake.capture.watch.findings import FINDING, Findings
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
@@ -57,7 +58,6 @@ log = structlog.get_logger()
 
 CAPTURE_STARTED = "capture_started"
 TABLE_LOADED = "table_loaded"
-FINDING = "source_finding"
 APPEND_ONLY = "append_only_table"
 
 BACKFILL_WAIT = 0.05
@@ -99,7 +99,7 @@ class Capture:
         self._lease = Lease(records.store, "capture", clock, holder, records.stream_id)
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
-        self._found: set[CheckResult] = set()  # by the watch, and logged
+        self._findings = Findings()
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
         self._outages = Outages(records, clock)
@@ -563,25 +563,26 @@ class Capture:
             self._guard.release()
             raise self._log_start.with_hint(gap)
 
+    def _looked(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:
+        """What the source finds now, after tables that it has ceased to stream were added again."""
+        found, streamed = self._source.watch(self._streamed()), self._streamed()
+        if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
+            return found
+        again = unpublished.find(found, streamed, tables, self._settings)
+        if unpublished.include(self._source.objects, again, self._backfills.require):
+            return self._source.watch(streamed)
+        return found
+
     def _check_source(self, tables: Sequence[SourceTable]) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
         self._lease.check()
         # Before a table that has lost its key is published without its updates.
         self._look_at_tables(tables)
         self._look_at_log()
-        for finding in self._source.watch(self._streamed()):
+        for finding in self._looked(tables):
             if finding.severity is CheckSeverity.OK:
                 continue
-            if finding not in self._found:
-                self._found.add(finding)
-                about = {"table": str(finding.table)} if finding.table else {}
-                log.warning(
-                    FINDING,
-                    check=finding.check,
-                    message=finding.message,
-                    hint=finding.remedy,
-                    **about,
-                )
+            self._findings.log(finding)
             if finding.check == DIFFERS and finding.table is not None and finding.kind:
                 error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
                 self._differs(TableDiffers(finding.table, frozenset({finding.kind}), error))

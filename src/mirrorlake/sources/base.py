@@ -59,7 +59,8 @@ once."""
 class CheckResult:
     """The result of one check.
 
-    remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change.
+    remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change; for an error
+    of a table, `PUBLICATION_CHANGED` where `ManagedObjects.include_again` may end it.
     """
 
     check: str
@@ -276,6 +277,11 @@ class ManagedObjects(Protocol):
 
         Their `known` is for those who discover them afterwards. Raises PrerequisiteMissing.
         """
+        ...
+
+    def include_again(self, table: SourceTable) -> bool:
+        """Add a table to the stream that it has ceased to carry, if that is for us to decide and
+        its users are not hindered. Returns whether it was added."""
         ...
 
     def name_home(self, home: str) -> None:

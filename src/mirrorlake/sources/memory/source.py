@@ -239,6 +239,10 @@ class MemorySource:
     def include(self, tables: Sequence[SourceTable]) -> None:
         self._database.slots[self._name].tables |= {table.table for table in tables}
 
+    def include_again(self, table: SourceTable) -> bool:
+        self.include([table])
+        return True
+
     def name_home(self, home: str) -> None:
         """The database has no comments."""
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg
+
 from mirrorlake.errors import PrerequisiteMissing, printable
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -113,6 +115,18 @@ class PostgresObjects:
     def include(self, tables: Sequence[SourceTable]) -> None:
         with translated():
             patiently(lambda: publication.include(self._sql(), self._settings, tables))
+
+    def include_again(self, table: SourceTable) -> bool:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            state = publication.state_of(connection, publication.name_of(settings, table))
+            if state is None or not publication.is_ours(state, settings):
+                return False
+            try:
+                patiently(lambda: rejected.include(connection, settings, table))
+            except (PrerequisiteMissing, psycopg.errors.LockNotAvailable):
+                return False
+        return True
 
     def name_home(self, home: str) -> None:
         with translated():

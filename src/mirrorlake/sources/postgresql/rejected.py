@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import psycopg
 
+from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
@@ -62,6 +63,25 @@ def rejects_changes(connection: Connection, settings: PostgresSettings) -> bool:
     return state is not None and publication.is_ours(state, settings)
 
 
+def include(connection: Connection, settings: PostgresSettings, table: SourceTable) -> None:
+    """Add a table to its publication, unless PostgreSQL would reject updates of it. Raises
+    PrerequisiteMissing."""
+    with connection.transaction():
+        publication.include(connection, settings, [table])
+        if table.in_source in _found(connection, settings):
+            raise PrerequisiteMissing(
+                "PostgreSQL would reject updates of the table",
+                where=f"publication {settings.publication}",
+                hint="Add a primary key.",
+            )
+
+
+def _found(connection: Connection, settings: PostgresSettings) -> list[TableId]:
+    """The tables of the publication of updates of which PostgreSQL rejects them."""
+    rows = connection.execute(_rejected("%(name)s"), {"name": settings.publication}).fetchall()
+    return [TableId(schema, table) for schema, table in rows]
+
+
 def take_out(
     connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
 ) -> Iterator[CheckResult]:
@@ -75,8 +95,7 @@ def take_out(
     moving = {table.in_source for table in selected if table.append_only}
     taken = {table.in_source for table in selected} - moving
     name = settings.publication
-    for schema, table in connection.execute(_rejected("%(name)s"), {"name": name}):
-        found = TableId(schema, table)
+    for found in _found(connection, settings):
         if found in moving:
             continue
         try:

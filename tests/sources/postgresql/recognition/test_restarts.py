@@ -169,6 +169,7 @@ def test_what_happens_between_two_looks_is_found_before_the_next_row(zone: Zone)
 def test_a_table_that_was_reset_is_known_anew(zone: Zone) -> None:
     zone.once(APPLES, "insert into apples values (0, 0, 'a')")
     name = zone.database.settings().publication
+    zone.run(f"comment on publication {name} is 'of others'")
     zone.once(*(statement.format(pub=name) for statement in UNPUBLISHED[:2]))
     assert "no longer contains" in zone.stopped()["public.apples"]
     zone.run(UNPUBLISHED[2].format(pub=name))

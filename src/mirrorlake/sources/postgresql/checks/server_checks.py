@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from mirrorlake.errors import printable
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.base import REPAIR, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection
@@ -41,7 +42,7 @@ def watch(
         members = [
             t for t in tables if bool(t.append_only) == (name == settings.append_publication)
         ]
-        yield from _publication(connection, name, members, keyed=name == settings.publication)
+        yield from _publication(connection, settings, name, members)
 
 
 def _version(connection: Connection) -> CheckResult:
@@ -199,8 +200,9 @@ def _slot(connection: Connection, settings: PostgresSettings) -> CheckResult:
 
 
 def _publication(
-    connection: Connection, name: str, members: Sequence[SourceTable], *, keyed: bool
+    connection: Connection, settings: PostgresSettings, name: str, members: Sequence[SourceTable]
 ) -> Iterator[CheckResult]:
+    keyed = name == settings.publication
     state = publication.state_of(connection, name)
     if state is None:
         yield CheckResult(
@@ -228,6 +230,8 @@ def _publication(
             f'Run `alter publication "{name}" set (publish_via_partition_root = true)`, then '
             "run `mirrorlake reset TABLE` for each partitioned table to reload it.",
         )
+    is_ours = publication.is_ours(state, settings)
+    kind = SchemaChangeKind.PUBLICATION_CHANGED if is_ours else None
     for table in members:
         if table.in_source not in state.tables:
             if refused := publication.late_addition(connection, name, [table]):
@@ -239,4 +243,5 @@ def _publication(
                 f"publication {name} no longer contains the table: its changes are lost",
                 f"Run `mirrorlake repair {table.table}` to compare it with the source.",
                 table.table,
+                kind,
             )
