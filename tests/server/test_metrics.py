@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.objects import CaptureSaid
 from mirrorlake.app.streams.supervisor import Work
-from mirrorlake.capture.events.state import WrittenEvents
+from mirrorlake.capture.events.state import BatchTimes, WrittenEvents
 from mirrorlake.capture.record import AppendOnly
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
@@ -133,6 +134,34 @@ def test_freshness_is_how_late_the_oldest_change_that_waits_was_read(tmp_path: P
     assert freshness() == [30.0]
     zone.apply()
     assert freshness() == [0.0]
+
+
+@pytest.mark.clause("ST-305", "ST-306")
+def test_objects_that_become_event_files_have_an_age_and_latencies(tmp_path: Path) -> None:
+    now = time.time()
+    last = BatchTimes(int((now - 100) * 1000), int((now - 99) * 1000), int((now - 97) * 1000))
+    blank = WrittenEvents(events=1)
+    said = CaptureSaid(written={"s.t": replace(blank, last=last), "s.loaded": blank})
+    files = replace(Project.of_root(tmp_path), lands=False)
+    work = Work(
+        ResourceName.parse(STREAM),
+        CaptureKeeper(WallClock()),
+        status=Status("c", None, None),
+        project=files,
+        said=said,
+    )
+    text = text_of(ServiceBatches(), [work])
+    names = "system_latency", "total_latency", "last_event_age"
+    told = {
+        name: re.findall(rf'^mirrorlake_object_{name}_seconds{{object="(.*?)".*}} (.*)', text, re.M)
+        for name in names
+    }
+    assert {name: [table for table, _s in found] for name, found in told.items()} == {
+        name: ["s.t"] for name in names
+    }
+    system, total, age = (float(found[0][1]) for found in told.values())
+    assert (system, total) == (pytest.approx(2, abs=0.01), pytest.approx(3, abs=0.01))
+    assert age >= 100
 
 
 @pytest.mark.clause("ST-302", "ST-303", "ST-306")

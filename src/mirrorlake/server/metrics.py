@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,7 +18,7 @@ from mirrorlake.app.running.batches import ServiceBatches
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.service import Service
 from mirrorlake.app.streams.supervisor import Work
-from mirrorlake.capture.events.state import WrittenEvents
+from mirrorlake.capture.events.state import BatchTimes, WrittenEvents
 from mirrorlake.control.states import StreamState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -35,7 +35,7 @@ def exposition(service: Service) -> tuple[bytes, str]:
 
 def names() -> list[str]:
     """Of all metrics, as Prometheus stores them."""
-    families = [*_events([]), *_times([]), *_freshness([]), *_latencies(None), *_logs([])]
+    families = [*_events([]), *_times([]), *_freshness([]), *_latencies(None, []), *_logs([])]
     totals = [f"{one.name}{'_total' if one.type == 'counter' else ''}" for one in families]
     return [STATE, *totals]
 
@@ -56,7 +56,7 @@ class _StreamCollector(Collector):
         yield from _events(works)
         yield from _times(works)
         yield from _freshness(works)
-        yield from _latencies(self._service.supervisor.batches)
+        yield from _latencies(self._service.supervisor.batches, works)
         yield from _logs(works)
 
 
@@ -67,7 +67,7 @@ def _events(works: list[Work]) -> Iterator[Metric]:
         of_object = CounterMetricFamily(f"mirrorlake_object_{kind}_count", words, labels=_OBJECT)
         for work in works:
             name, tables = str(work.name), work.status.tables if work.status else []
-            if work.project is not None and not work.project.lands:
+            if _writes_events(work):
                 counts = {table: of_events(one) for table, one in work.said.written.items()}
             else:
                 counts = {table.table: of_table(table) for table in tables}
@@ -76,6 +76,18 @@ def _events(works: list[Work]) -> Iterator[Metric]:
             dead = work.status.dead_events if work.status and kind == "unsupported_event" else 0
             of_stream.add_metric([name], sum(counts.values()) + dead)
         yield from (of_stream, of_object)
+
+
+def _writes_events(work: Work) -> bool:
+    return work.project is not None and not work.project.lands
+
+
+def _event_times(works: Iterable[Work]) -> Iterator[tuple[list[str], BatchTimes]]:
+    """The labels of the objects of streams to event files, and the times of their last batches."""
+    for work in filter(_writes_events, works):
+        for table, written in work.said.written.items():
+            if written.last is not None:
+                yield [str(work.name), table], written.last
 
 
 def _missed(table: TableStatus) -> int:
@@ -111,7 +123,7 @@ _COUNTED = (
 def _times(works: list[Work]) -> Iterator[Metric]:
     age = GaugeMetricFamily(
         "mirrorlake_object_last_event_age_seconds",
-        "Age of the last change that is applied, by the clock of the source",
+        "Age of the last change that is applied or written, by the clock of the source",
         labels=_OBJECT,
     )
     lag = GaugeMetricFamily(
@@ -132,6 +144,8 @@ def _times(works: list[Work]) -> Iterator[Metric]:
                 age.add_metric(labels, max((now - table.source_time).total_seconds(), 0.0))
             if table.lag_seconds is not None:
                 lag.add_metric(labels, table.lag_seconds)
+    for labels, last in _event_times(works):
+        age.add_metric(labels, max(now.timestamp() - last.committed / 1000, 0.0))
     yield from (age, lag, failed)
 
 
@@ -152,10 +166,18 @@ def _freshness(works: list[Work]) -> Iterator[Metric]:
     yield from (of_stream, of_object)
 
 
-def _latencies(service: ServiceBatches | None) -> Iterator[Metric]:
+def _latencies(service: ServiceBatches | None, works: list[Work]) -> Iterator[Metric]:
     for kind, words, histograms in (
-        ("system", "From landing to the commit of the table", service.system() if service else {}),
-        ("total", "From the source's commit to the table's", service.total() if service else {}),
+        (
+            "system",
+            "From landing to the commit of the table, or from reading to the event files",
+            service.system() if service else {},
+        ),
+        (
+            "total",
+            "From the source's commit to the table's, or to the event files",
+            service.total() if service else {},
+        ),
     ):
         of_stream = HistogramMetricFamily(
             f"mirrorlake_stream_{kind}_latency_seconds",
@@ -173,6 +195,9 @@ def _latencies(service: ServiceBatches | None) -> Iterator[Metric]:
             seconds = one.system if kind == "system" else one.total
             if seconds is not None:
                 of_object.add_metric([one.mirror, one.table], seconds)
+        for labels, last in _event_times(works):
+            since = last.read if kind == "system" else last.committed
+            of_object.add_metric(labels, max(last.written - since, 0) / 1000)
         yield from (of_stream, of_object)
 
 

@@ -87,7 +87,7 @@ class EventLoader:
             self.store.replace(path, self.records.store.read(staged))
             self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
         done = replace(state.without(name), tables={**state.tables, name: load["table"]})
-        done.wrote(name, WrittenEvents(**load.get("written", {}))).write(self.records)
+        done.wrote(name, WrittenEvents.parse(load.get("written", {}))).write(self.records)
         self.reached(CrashPoint.LOAD_PUBLISHED)
         self.records.store.delete_folder(load["folder"])
 

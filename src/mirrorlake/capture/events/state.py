@@ -16,8 +16,8 @@ from mirrorlake.capture.record import Records
 from mirrorlake.model.landed import LaterFormat
 
 _FILE = "events.json"
-_FORMAT = 2
-"""Format 1 had one destination."""
+_FORMAT = 3
+"""Format 1 had one destination, and format 2 no times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,39 @@ class AssignedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """When the last change of a batch was committed in the source, when the batch was read, and
+    when its files were written, in milliseconds since 1970."""
+
+    committed: int
+    read: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenEvents:
     """What was written of a table. bytes: of its files; unsupported: changes that became no events,
-    because a value was not sent and its row no longer exists."""
+    because a value was not sent and its row no longer exists; last: the times of the last batch,
+    None before the first, and for loads and backfills."""
 
     events: int = 0
     bytes: int = 0
     unsupported: int = 0
+    last: BatchTimes | None = None
 
     def __add__(self, other: WrittenEvents) -> WrittenEvents:
+        known = [one.last for one in (self, other) if one.last is not None]
         return WrittenEvents(
             self.events + other.events,
             self.bytes + other.bytes,
             self.unsupported + other.unsupported,
+            max(known, key=lambda one: one.written, default=None),
         )
+
+    @classmethod
+    def parse(cls, stored: Mapping[str, Any]) -> Self:
+        last = stored.get("last")
+        return cls(**{**stored, "last": BatchTimes(**last) if last else None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +141,7 @@ def written(records: Records) -> dict[str, WrittenEvents]:
 
 
 def _written(stored: Mapping[str, Any]) -> dict[str, WrittenEvents]:
-    return {table: WrittenEvents(**counts) for table, counts in stored.get("written", {}).items()}
+    return {table: WrittenEvents.parse(one) for table, one in stored.get("written", {}).items()}
 
 
 def forget(records: Records, table: str) -> None:
@@ -146,7 +165,7 @@ def _stored(records: Records) -> dict[str, dict[str, Any]]:
     match int(found["format"]):
         case 1:
             return {found["destination"]: found}
-        case 2:
+        case 2 | 3:
             destinations: dict[str, dict[str, Any]] = found["destinations"]
             return destinations
     raise LaterFormat(f"{_FILE} has format {found['format']}; this release reads up to {_FORMAT}")

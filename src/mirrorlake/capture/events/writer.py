@@ -26,7 +26,7 @@ from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.files import taken as taken_events
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import AssignedBatch, EventState, WrittenEvents
+from mirrorlake.capture.events.state import AssignedBatch, BatchTimes, EventState, WrittenEvents
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import BackfillRows, Lost
@@ -315,7 +315,12 @@ class EventsWriter:
             first += len(events)
         gone = sum(int(rows.gone.sum()) for rows in taken)
         # Counted with the next note, which says that all of it is durable.
-        written = WrittenEvents(first - gone, size, gone)
+        times = None
+        if size:
+            committed = max(int(rows.changed[~rows.gone].max(initial=0)) for rows in taken)
+            now = self._milliseconds(self._clock.now())
+            times = BatchTimes(committed, assigned.read, now)
+        written = WrittenEvents(first - gone, size, gone, times)
         self._state = self._state.wrote(str(taken[0].table.table), written)
 
     def _noted(self, point: LogPoint) -> None:
