@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from mirrorlake import Mirror, Project, config
 from mirrorlake.app.changes.convert import ConvertedTable, convert, general_losses
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.errors import UsageError
 from mirrorlake.events.paths import EventExtension
 from mirrorlake.mirror.settings import MirrorSettings
@@ -254,6 +256,22 @@ def test_a_target_within_the_root_or_around_it_is_refused(tmp_path: Path) -> Non
     for target in (places.first.root, places.first.root / "Files/x", tmp_path):
         with Mirror(Project.of_root(places.first.root)) as mirror, pytest.raises(UsageError):
             list(convert(mirror, target))
+
+
+def test_a_target_among_event_files_that_are_there_is_refused(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    bucket = places.bucket
+    written = EventsSettings("t", bucket, "stream")
+    lands = replace(Project.of_root(places.first.root), destinations=(written,))
+    for project, targets in (
+        (places.project, [bucket, str(bucket / "x/.."), bucket / "zone"]),
+        (lands, [bucket, bucket / "stream", bucket / "stream/x"]),
+    ):
+        for target in targets:
+            with Mirror(project) as mirror, pytest.raises(UsageError, match="event files"):
+                list(convert(mirror, target))
+    with Mirror(lands) as mirror:
+        assert not list(convert(mirror, bucket / "other"))
 
 
 def test_values_and_names_of_every_kind_come_back(tmp_path: Path) -> None:

@@ -180,18 +180,25 @@ def _location(target: str | Path) -> StorageLocation | Path:
 
 
 def _check_target(project: Project, target: str | Path) -> None:
-    """Refuse a target inside the root, or one that contains it."""
+    """Refuse a target inside a folder that the mirror has already, or one that contains it."""
     root = project.root
-    if is_url(target) or not isinstance(root, Path):
-        own = str(root) if isinstance(root, Path) else root.url
-        apart = not f"{own.rstrip('/')}/".startswith(f"{str(target).rstrip('/')}/")
-        apart = apart and not f"{str(target).rstrip('/')}/".startswith(f"{own.rstrip('/')}/")
-    else:
-        there, own_path = Path(target).resolve(), root.resolve()
-        apart = not (there.is_relative_to(own_path) or own_path.is_relative_to(there))
-    if not apart:
-        raise UsageError(
-            "the target is inside the root of the mirror, or contains it",
-            where=str(target),
-            hint="Name another folder or bucket.",
-        )
+    taken = {"the root of the mirror": str(root) if isinstance(root, Path) else root.url}
+    if project.events is not None:
+        taken["the folder of the event files that are read"] = project.events.described
+    for one in project.destinations:
+        taken[f"the destination of event files {one.described}"] = one.described
+    there = _resolved(target)
+    for what, location in taken.items():
+        own = _resolved(location)
+        if there.startswith(own) or own.startswith(there):
+            raise UsageError(
+                f"the target is inside {what}, or contains it",
+                where=str(target),
+                hint="Name another folder or bucket.",
+            )
+
+
+def _resolved(location: str | Path) -> str:
+    """A folder or URL with a slash at the end, so that one within begins with it."""
+    whole = str(location) if is_url(location) else str(Path(location).resolve())
+    return f"{whole.rstrip('/')}/"
