@@ -236,6 +236,18 @@ def test_tables_in_one_file_have_the_columns_of_their_own_events(tmp_path: Path)
     assert bucket.plain("public/others") == [{"id": 3, "name": "y"}]
 
 
+def test_a_dead_letter_names_the_table_that_it_is_missing_in(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, prefix="crm")
+    told = {"schema": "a-b"}
+    moved, keyless = event(2, {"id": 2}, "MOVE", **told), event(3, {"id": None}, **told)
+    bucket.put("a.jsonl", event(1, {"id": 1}, **told), moved, keyless)
+    bucket.cycle()
+    (file,) = bucket.consumer()._journal.dead
+    tables = {str(table) for table, _done in bucket.done}
+    assert {letter.table for letter in file.letters} == tables == {"crm_a_b.orders"}
+    assert len(file.letters) == 2
+
+
 @pytest.mark.parametrize("is_append", [False, True])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_file_that_does_not_fit_in_memory_is_read_twice_and_applied_in_parts(

@@ -183,11 +183,10 @@ def _sort(
     good = np.ones(len(batch), bool)
     good[list(rejected)] = False
     groups = codes.encode(pa.table(parts, names=["namespace", "table"]))
-    named: dict[int, str] = {}
+    own: dict[int, TableId] = {}
     for group, first in enumerate(groups.first.tolist()):
         namespace, table = (part[first].as_py() for part in parts)
-        # Quoted where a dot in a name could be mistaken for the separator.
-        named[group] = event_name(f'"{namespace}"' if "." in namespace else namespace, table)
+        own[group] = settings.table(namespace, table)
         which = good & (groups.code == group)
         if which.any():
             found, payload = _filtered(batch.head, which), _filtered(batch.payload, which)
@@ -197,8 +196,9 @@ def _sort(
             some = EventBatch(0, found, (), found.select([]), np.zeros(0, bool))
             tables.append(
                 TableEvents(
-                    settings.table(namespace, table),
-                    named[group],
+                    own[group],
+                    # Quoted where a dot in a name could be mistaken for the separator.
+                    event_name(f'"{namespace}"' if "." in namespace else namespace, table),
                     name,
                     checked.source,
                     key_names(some, configured),
@@ -216,7 +216,7 @@ def _sort(
                 )
             )
     for row, reason in sorted(rejected.items()):
-        table = named[int(groups.code[row])] if not nameless[row] else ""
+        table = str(own[int(groups.code[row])]) if not nameless[row] else ""
         letters.append(DeadLetter(name, batch.first + row, reason, table))
 
 
