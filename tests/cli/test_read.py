@@ -69,3 +69,16 @@ def test_wrong_use_is_refused(run: Run, tmp_path: Path) -> None:
     assert done.code == 2
     assert "The tables are: people, sales.odd name, sales.orders." in done.error
     assert [path.name for path in tmp_path.iterdir()] == ["shop"]
+
+
+def test_values_in_json_are_those_of_a_feed(run: Run) -> None:
+    query = """select 'nan'::double as x, '\\xFF'::blob as x, 1.50::decimal(9, 2) as x,
+        timestamptz '2026-01-02 03:04:05+00' as at, [{'t': time '01:00'}] as l"""
+    (row,) = run("sql", query, "--root", "shop", "--json").facts()
+    assert row == {
+        "x": "nan",
+        "x_1": "/w==",
+        "x_2": "1.50",
+        "at": "2026-01-02T03:04:05+00:00",
+        "l": [{"t": "01:00:00"}],
+    }

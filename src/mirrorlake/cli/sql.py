@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,12 +54,24 @@ def sql(
     result = feeds.run(root_folder, query, versions, _tell)
     if result is None:
         return
-    names = result.columns
     rows = result.fetchall()
     if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        from mirrorlake.feed.writers import plain
+
+        names = _apart(result.columns)
+        print_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
     else:
-        print_table(names, rows)
+        print_table(result.columns, rows)
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Different names for the members of an object: of columns of one name, all but the first get a
+    number, as DuckDB gives it to columns of a table."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        found.append(next(n for n in chain([name], numbered) if n not in found))
+    return found
 
 
 def _tell(table: str, found: Feed) -> None:

@@ -47,7 +47,7 @@ def trace(
     from mirrorlake.app.changes import trace as tracing
     from mirrorlake.app.feed import location_of
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.cli.output import print_json, print_table, say
     from mirrorlake.errors import UsageError
     from mirrorlake.model.landed import format_time, readable_time
 
@@ -58,9 +58,10 @@ def trace(
         )
     location, options = location_of(lambda: project(config, root), table)
     if key:
-        changes = tracing.trace(location, key, options, most)
+        found = tracing.trace(location, key, options, most)
         if as_json:
-            print_json({"changes": [change.facts() for change in changes]})
+            changes = [change.facts() for change in found.changes]
+            print_json({"changes": changes, "since": found.since})
             return
         rows = [
             [
@@ -69,11 +70,13 @@ def trace(
                 change.kind,
                 change.position,
                 _files(change.files),
-                json.dumps(change.row, ensure_ascii=False, default=str),
+                json.dumps(change.facts()["row"], ensure_ascii=False),
             ]
-            for change in changes
+            for change in found.changes
         ]
         print_table(["version", "time", "kind", "position", "files", "row"], rows)
+        if len(rows) < most and found.since > 0:
+            say(f"The changes before version {found.since} were not recorded, or are expired.")
         return
     batch = tracing.batch_with(location, options, version=version, file=file, position=position)
     rows_of = {"insert": batch.inserts, "update": batch.updates, "delete": batch.deletes}

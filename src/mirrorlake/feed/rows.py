@@ -102,8 +102,8 @@ def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str])
             column, value = key[0], pair
         if column not in columns:
             raise UsageError(
-                f"--key {pair} names no column of the table",
-                hint="Write --key COLUMN=VALUE, once for each column of the key.",
+                f"the key {pair} names no column of the table",
+                hint="Write COLUMN=VALUE, once for each column of the key.",
             )
         values[column] = value
     return values

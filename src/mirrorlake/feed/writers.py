@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import os
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -34,8 +34,8 @@ class JsonLines:
         self._target = target
 
     def write(self, rows: pa.Table) -> None:
-        for plain in plain_rows(rows):
-            self._target.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
+        for row in plain_rows(rows):
+            self._target.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         self._target.flush()
 
     def close(self) -> None:
@@ -93,25 +93,35 @@ def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows as JSON values."""
-    return [{name: _plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+    return [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist()]
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Converts types that CSV cannot represent to text."""
     if pa.types.is_binary(column.type):
-        return pa.chunked_array([pa.array([_plain(v) for v in column.to_pylist()], pa.string())])
+        return pa.chunked_array([pa.array([plain(v) for v in column.to_pylist()], pa.string())])
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
     return column
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime | date):
+def plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601, decimals, NaN and infinities as strings, bytes in
+    Base64."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict):
+        return {str(plain(name)): plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in value]
+    return _simple(value)
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return value

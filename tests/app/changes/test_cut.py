@@ -14,6 +14,7 @@ from mirrorlake.app.changes import cut, trace
 from mirrorlake.errors import NotReached
 from mirrorlake.model.landed import FORMAT
 from tests.app.changes.shop import Shop
+from tests.delta.handmade import HandmadeTable
 from tests.feed.handmade_feed import DELETE, INSERT, UPDATE
 
 
@@ -147,21 +148,34 @@ def test_the_command_waits(shop: Shop, run: Callable[..., Any]) -> None:
 def test_the_changes_of_a_row_are_traced_to_the_source(shop: Shop, run: Callable[..., Any]) -> None:
     location = str(shop.root / "Tables/s/a")
     shop.apply("a", 3, 5, (DELETE, (1, None)), (INSERT, (2, "z")))
-    found = [(o.version, o.kind, o.position, o.files) for o in trace.trace(location, ["1"])]
+    found = [(o.version, o.kind, o.position, o.files) for o in trace.trace(location, ["1"]).changes]
     assert found == [
         (3, "delete", "0/5:1", (3, 5)),
         (2, "update_postimage", "0/2:1", (2, 2)),
         (2, "update_preimage", "0/2:1", (2, 2)),
         (1, "insert", "0/1:1", (1, 1)),
     ]
-    assert len(trace.trace(location, ["id=1"], most=2)) == 2
-    assert trace.trace(location, ["7"]) == []
+    latest = trace.trace(location, ["id=1"], most=2)
+    assert (len(latest.changes), latest.since) == (2, 2)
+    assert trace.trace(location, ["7"]) == trace.Traced([], 0)
     for wrong in (["nothing=1"], ["x"]):
         with pytest.raises(UsageError):
             trace.trace(location, wrong)
     shown = json.loads(run("trace", "s.a", "2", "--root", "shop", "--json").out)["changes"]
     assert shown[0]["row"] == {"id": 2, "name": "z"}
     assert "update_postimage" in run("trace", "s.a", "1", "--root", "shop").out
+
+
+def test_a_trace_says_where_it_ends(shop: Shop, run: Callable[..., Any]) -> None:
+    table = HandmadeTable(shop.root / "Tables/s/a")
+    known = table.log.snapshot().metadata
+    for is_on in ("false", "true"):
+        told = known["configuration"] | {"delta.enableChangeDataFeed": is_on}
+        table.commit([{"metaData": known | {"configuration": told}}])
+    shown = run("trace", "s.a", "1", "--root", "shop")
+    assert (shown.code, "changes before version 4 were not recorded" in shown.error) == (0, True)
+    shown = json.loads(run("trace", "s.a", "1", "--root", "shop", "--json").out)
+    assert shown == {"changes": [], "since": 4}
 
 
 def test_a_batch_is_found_by_version_file_and_position(shop: Shop, run: Callable[..., Any]) -> None:

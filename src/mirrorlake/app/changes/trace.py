@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from mirrorlake.app.changes.cut import asked_position
@@ -14,6 +15,7 @@ from mirrorlake.errors import UsageError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, parse_position
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.rows import METADATA, key_values, of_key
+from mirrorlake.feed.writers import plain
 from mirrorlake.model.landed import format_time
 from mirrorlake.storage.options import ObjectOptions
 
@@ -40,14 +42,23 @@ class TracedChange:
             "kind": self.kind,
             "position": self.position,
             "files": list(self.files) if self.files else None,
-            "row": self.row,
+            "row": plain(self.row),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The last changes of a row, the newest first. since: the first version that was looked at; the
+    row may have changed in earlier ones, unless it is 0."""
+
+    changes: list[TracedChange]
+    since: int
 
 
 def trace(
     table: str, key: Sequence[str], options: ObjectOptions | None = None, most: int = 10
-) -> list[TracedChange]:
-    """The last changes of the row with a key, at most so many, the newest first.
+) -> Traced:
+    """The last changes of the row with a key, at most so many.
 
     table: folder or URL; key: as of `key_values`, every column of the key. Raises FeedError,
     UsageError.
@@ -62,12 +73,8 @@ def trace(
         )
     if not values:
         raise UsageError("no key was given", hint="Write COLUMN=VALUE, as often as needed.")
-    found: list[TracedChange] = []
-    for change in _changes(whole, log, values, options):
-        found.append(change)
-        if len(found) >= most:
-            break
-    return found
+    found = list(islice(_changes(whole, log, values, options), most))
+    return Traced(found, found[-1].version if len(found) == most else whole.first)
 
 
 def _changes(
@@ -127,10 +134,10 @@ def batch_with(
         if whole.history.known_since() > 0:
             found = None  # a version that is not recorded may have shown the position before
     if found is None:
-        asked = f"position {position}" if position else f"file {file}" if file else ""
+        asked = {"position": position, "file": file, "version": version}
+        (named,) = (f"{what} {value}" for what, value in asked.items() if value is not None)
         raise UsageError(
-            "no commit of the mirror in the log or the map of positions has "
-            + (asked or f"version {version}"),
+            f"no commit of the mirror in the log or the map of positions has {named}",
             where=table,
             hint="`mirrorlake files` lists the files of a table, and `mirrorlake status` its "
             "position.",

@@ -48,7 +48,8 @@ class EveryChange:
         return {}
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
-        return target_columns(source, self.options.columns, key, where)
+        hint = "Give the column of the archive another name: --name COLUMN=NAME, names={...}."
+        return target_columns(source, self.options.columns, key, where, hint)
 
     def sought(self, key: Sequence[str]) -> list[str]:  # noqa: ARG002  (of the contract)
         return [self.options.name("commit_version")]

@@ -94,6 +94,8 @@ class HistorySettings:
         kind = given.get("type", 2)
         if isinstance(kind, bool) or kind not in set(HistoryType):
             raise _refused(f"type is {kind!r}, and not 1 or 2")
+        if not isinstance(current := given.get("current", False), bool):
+            raise _refused(f"current is {current!r}, and not true or false")
         key, track = _names("key", given.get("key")), _names("track", given.get("track"))
         settings = cls(
             HistoryType(kind),
@@ -101,7 +103,7 @@ class HistorySettings:
             _choice("deletes", given.get("deletes", "remove"), Deletes),
             track,
             _choice("bounds", given.get("bounds", "version"), IntervalBounds),
-            bool(given.get("current", False)),
+            current,
         )
         of_other_type = {
             "track": kind == 1 and settings.track is not None,

@@ -20,20 +20,29 @@ from mirrorlake.model.types import DataType
 
 
 def target_columns(
-    source: Schema, own: Mapping[str, DataType], named: Sequence[str], where: str
+    source: Schema,
+    own: Mapping[str, DataType],
+    named: Sequence[str],
+    where: str,
+    hint: str = "Rename the column in the source.",
 ) -> list[Column]:
     """The columns of the source, all nullable, and the target's own. named: columns that must
-    exist. Raises FeedTargetError for a name conflict (CF-210), UsageError."""
+    exist. hint: for a name conflict. Raises FeedTargetError for one (CF-210), UsageError."""
     known = {name.casefold() for name in own}
     for column in source:
         if column.name.casefold() in known:
             raise FeedTargetError(
                 f"its source has a column {column.name}, which is a name of the target's own",
                 where=where,
-                hint="Rename the column in the source.",
+                hint=hint,
             )
     if absent := sorted(set(named) - set(source.names)):
-        raise UsageError(f"{absent[0]} is no column of the source", where=where)
+        raise UsageError(
+            f"{absent[0]} is no column of the version of the source with which this begins",
+            where=where,
+            hint=f"Name one of {', '.join(source.names)}, or begin with a later version "
+            "(--from-version).",
+        )
     both = [*source, *(Column(name, kind) for name, kind in own.items())]
     return [Column(column.name, column.type) for column in both]
 

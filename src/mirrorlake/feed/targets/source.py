@@ -93,6 +93,7 @@ class FeedSource:
                 f"version {version} is after the latest, which is {latest}",
                 FeedReason.BEYOND_LATEST,
                 (feed.first, latest),
+                hint="Begin with a version that the table has, or with the latest one.",
             )
         if version is not None:
             self.feed(version, version)  # raises if it is no longer readable
