@@ -25,7 +25,7 @@ from mirrorlake.delta.lookup.whole_files import WholeFileReader
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
-from mirrorlake.feed.reading_ahead import FileRead
+from mirrorlake.feed.reading_ahead import FileRead, Steps, read_alone
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.table import Column, Schema
@@ -69,7 +69,7 @@ def read(
         reader = ChangeReader(workspace, schema)
         for version in range(first, end + 1):
             for file in reader.files(version, log.actions(version)):
-                yield from file.read()
+                yield from read_alone(file)
 
 
 class ChangeReader:
@@ -95,7 +95,7 @@ class ChangeReader:
             for add, remove in _by_file(actions)
         ]
 
-    def _changes(self, commit: CommitOf, cdc: Action) -> list[pa.Table]:
+    def _changes(self, commit: CommitOf, cdc: Action) -> Steps[list[pa.Table]]:
         """The rows of a change file."""
         self._workspace.fetch([cdc])
         reader = self._reader
@@ -103,7 +103,7 @@ class ChangeReader:
             reader = WholeFileReader(partitions.schema_of_file(cdc, self._with_kind))
         path = _checked_path(self._workspace.folder, cdc, self._schema, commit.version)
         with _as_damaged(path, commit.version):
-            rows = read_rows(path, reader)
+            rows = yield from read_rows(path, reader)
         if not rows.num_rows:
             return []
         # The change type is the last column of both.
@@ -112,8 +112,9 @@ class ChangeReader:
 
     def _difference(
         self, commit: CommitOf, add: Action | None, remove: Action | None
-    ) -> list[pa.Table]:
-        """The rows that were deleted from and inserted into a data file."""
+    ) -> Steps[list[pa.Table]]:
+        """The rows that were deleted from and inserted into a data file, in one step."""
+        yield
         self._workspace.fetch([action for action in (add, remove) if action])
         known, folder = add or remove, self._workspace.folder
         assert known is not None

@@ -29,7 +29,7 @@ from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, CommitOf
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
-from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, FileRead, in_order
+from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, FileRead, Steps, in_order
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
 from mirrorlake.mirror.table.progress import key_columns
@@ -252,7 +252,8 @@ class Feed:
                     )
 
 
-def _refuse(error: Exception) -> Never:
+def _refuse(error: Exception) -> Steps[Never]:
+    yield
     raise error
 
 

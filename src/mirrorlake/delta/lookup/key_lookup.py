@@ -131,8 +131,7 @@ def path_of(table: Path, add: Mapping[str, Any]) -> Path:
     """The path of the file of an add action, which is relative and URL-encoded, or an absolute
     URL."""
     path = add["path"]
-    parsed = urlparse(path)
-    if parsed.scheme == "file":
+    if ":" in path and (parsed := urlparse(path)).scheme == "file":
         return Path(unquote(parsed.path))
     return table / unquote(path)
 

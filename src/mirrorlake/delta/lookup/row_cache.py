@@ -6,6 +6,7 @@ never change, so their rows are cached in an LRU cache of bounded size.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -73,15 +74,15 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
     return _of_table(*stored_rows(str(path), schema), schema) if rows is None else rows
 
 
-def read_rows(path: Path, reader: WholeFileReader) -> pa.Table:
+def read_rows(path: Path, reader: WholeFileReader) -> Generator[None, None, pa.Table]:
     """As `table_rows`, for rows that are needed whatever they take: a file that is not cached is
-    decoded at once."""
+    decoded as a whole, in the steps of the reader."""
     known = _file_key(path, reader.columns)
     is_small = known[1] < SMALL
     found = _cache.get(known) if is_small else None
     if found is None:
-        found = reader.read(known[0], use_threads=not is_small)
-        if is_small and found.nbytes <= MAX_FILE_ROWS_BYTES:
+        found = yield from reader.read(known[0], use_threads=not is_small)
+        if is_small and _cost(found) <= MAX_FILE_ROWS_BYTES:
             _cache.put(known, found)
     return found
 
@@ -158,7 +159,8 @@ _FileKey = tuple[str, int, int, TableSchema | str]
 
 def _cost(rows: pa.Table | None) -> int:
     """Size of an entry in bytes; an entry without rows takes some bytes, too."""
-    return 1_024 + (0 if rows is None else rows.nbytes)
+    # Of the buffers that the entry keeps. `nbytes`, of what it uses of them, takes much longer.
+    return 1_024 + (0 if rows is None else rows.get_total_buffer_size())
 
 
 _cache: BoundedCache[_FileKey, pa.Table | None] = BoundedCache(CACHE_BYTES, _cost)
