@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -36,8 +38,23 @@ ValidateOnly = Annotated[
 ]
 DEFAULT_FOLDER = FOLDER
 _SECONDS = 120
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""An opener without proxies: a proxy of the environment would receive the token."""
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def _opener(certificates: str | None) -> urllib.request.OpenerDirector:
+    """Without proxies: one of the environment would receive the token. certificates: those of the
+    service, its own first (PEM). It alone is trusted, by whatever name the service is reached.
+    Raises ValueError."""
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if certificates is not None:
+        own = _CERTIFICATE.search(certificates)
+        if own is None:
+            raise ValueError("no certificate")
+        context = ssl.create_default_context(cadata=own[0])
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers)
 
 
 class ServiceClient:
@@ -47,7 +64,9 @@ class ServiceClient:
         """Raises Unavailable if no service runs there."""
         self._location = location
         try:
-            self._url = str(json.loads((folder / "serve.json").read_text("utf-8"))["url"])
+            address = json.loads((folder / "serve.json").read_text("utf-8"))
+            self._url, certificate = str(address["url"]), address.get("certificate")
+            self._opener = _opener(str(certificate) if certificate else None)
             token = folder / "token"  # a service that requires no token may have none
             stored = token.read_text("utf-8").strip() if token.exists() else ""
             self._token = os.environ.get("MIRRORLAKE_TOKEN") or stored
@@ -73,7 +92,7 @@ class ServiceClient:
             headers={"Authorization": f"Bearer {self._token}"},
         )
         try:
-            with _OPENER.open(request, timeout=_SECONDS) as answer:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:

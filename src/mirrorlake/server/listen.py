@@ -27,6 +27,8 @@ from mirrorlake.server.application import application
 from mirrorlake.server.connections import IDLE_SECONDS, MOST, BoundedConnection
 
 TOKEN, ADDRESS = "token", "serve.json"
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bound here)
+"""By the address that stands for all of them: the one of this machine alone."""
 _DATE_SECONDS = 1.0
 _EXIT_SECONDS = 9.0
 """After so long the process leaves, whatever still runs: a crash would leave no less."""
@@ -89,25 +91,24 @@ def listen(
     ) as service:
         bound = _bound(listening)
         token = _token(places.folder) if listening.needs_token else None
-        host = f"[{listening.host}]" if ":" in listening.host else listening.host
-        url = f"{listening.scheme}://{host}:{bound.getsockname()[1]}"
+        url = _url(listening, listening.host, bound)
         is_local = not listening.certificate
         hosts = {"127.0.0.1", "localhost", "::1"} if is_local else None
-        server = _Server(
-            uvicorn.Config(
-                application(service, token, hosts),
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="off",
-                ssl_certfile=listening.certificate,
-                ssl_keyfile=listening.key,
-                timeout_graceful_shutdown=2,
-                http=BoundedConnection,
-                timeout_keep_alive=IDLE_SECONDS,
-                limit_concurrency=MOST,
-            )
+        config = uvicorn.Config(
+            application(service, token, hosts),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+            timeout_graceful_shutdown=2,
+            http=BoundedConnection,
+            timeout_keep_alive=IDLE_SECONDS,
+            limit_concurrency=MOST,
         )
+        _load(config, listening)
+        server = _Server(config)
 
         def signalled(_number: int, _frame: object) -> None:
             stop.set()
@@ -117,7 +118,7 @@ def listen(
             signal.signal(number, signalled)
         supervising = threading.Thread(target=service.supervisor.run, name="supervisor")
         supervising.start()
-        write_private(places.folder / ADDRESS, json.dumps({"url": url, "pid": os.getpid()}))
+        write_private(places.folder / ADDRESS, json.dumps(_address(listening, bound)))
         say(f"Serving {url}/v1 for {places.folder}" + ("" if token else ", without a token"))
         say(f"The page for people is {url}/" + (", its login the token" if token else ""))
         try:
@@ -130,6 +131,33 @@ def listen(
             supervising.join()
             (places.folder / ADDRESS).unlink(missing_ok=True)
     os._exit(0)  # threads may still wait for a source that does not answer
+
+
+def _load(config: uvicorn.Config, listening: Listening) -> None:
+    """Raises UsageError for a certificate or a key that cannot be used."""
+    try:
+        config.load()
+    except OSError as error:  # that of `ssl` is one
+        raise UsageError(
+            f"certificate and key cannot be used: {error.strerror or error}",
+            where=f"{listening.certificate}, {listening.key}",
+            hint="Name two files in PEM that belong together.",
+        ) from None
+
+
+def _url(listening: Listening, host: str, bound: socket.socket) -> str:
+    named = f"[{host}]" if ":" in host else host
+    return f"{listening.scheme}://{named}:{bound.getsockname()[1]}"
+
+
+def _address(listening: Listening, bound: socket.socket) -> dict[str, str | int]:
+    """How the commands on this machine reach the service: its certificate is for the names by which
+    other machines know it, so they are told which one to expect."""
+    host = _LOCAL.get(listening.host, listening.host)
+    found: dict[str, str | int] = {"url": _url(listening, host, bound), "pid": os.getpid()}
+    if listening.certificate is not None:
+        found["certificate"] = listening.certificate.read_text(encoding="ascii", errors="replace")
+    return found
 
 
 def _bound(listening: Listening) -> socket.socket:
