@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.apply.task.errors import table_error
-from mirrorlake.delta.lookup import key_join, page_checksums
+from mirrorlake.delta.lookup import key_hash, key_join, page_checksums
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.lookup.page_checksums import DamagedPage, verify
 from mirrorlake.delta.schema import TableSchema
@@ -94,6 +94,27 @@ def test_pages_without_checksums_pass(tmp_path: Path) -> None:
 def test_a_file_without_rows_passes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "f")
     verify(tmp_path / "f")
+
+
+@pytest.mark.parametrize("damaged", range(3))
+def test_each_of_several_files_is_verified(tmp_path: Path, damaged: int) -> None:
+    paths = [str(tmp_path / str(number)) for number in range(3)]
+    for path in paths:
+        pq.write_table(pa.table({"a": ["one"]}), path, compression="none", write_page_checksum=True)
+    page_checksums.verify_all(paths, 2)
+    flipped(Path(paths[damaged]), b"one")
+    with pytest.raises(DamagedPage, match=f"{damaged}: a page of column a"):
+        page_checksums.verify_all(paths, 2)
+
+
+def test_keys_are_not_hashed_from_a_damaged_page(tmp_path: Path) -> None:
+    schema = TableSchema(Schema.of([Column("a", types.STRING)]), ("a",), (None,))
+    path = tmp_path / "f"
+    pq.write_table(pa.table({"a": ["one"]}), path, compression="none", write_page_checksum=True)
+    assert key_hash.hash_file(str(path), schema, ["a"]) is not None
+    flipped(path, b"one")
+    with pytest.raises(DamagedPage, match="column a"):
+        key_hash.hash_file(str(path), schema, ["a"])
 
 
 def test_members_without_a_value_are_compared_too(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.delta.duckdb_extension import quoted
-from mirrorlake.delta.lookup import key_join
+from mirrorlake.delta.lookup import key_join, page_checksums
 from mirrorlake.delta.schema import TableSchema
 
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
@@ -56,8 +57,9 @@ def hash_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray 
     """The hash of the key of each row of a file, uint64; None if the file lacks a key column."""
     physical = [schema.physical_of(name) for name in key]
     whole = _is_whole(schema, key)
+    page_checksums.verify(Path(path), physical)
     with key_join.connected(1) as connection:
-        source, present = key_join.file_rows(connection, [path], schema, physical)
+        source, present = key_join.file_rows(connection, [path], schema)
         if not present.issuperset(physical):
             return None
         values = [f"t.{quoted(name)}" for name in physical]

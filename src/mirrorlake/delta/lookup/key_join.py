@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -89,10 +88,13 @@ def _join(
         connection.register("wanted", numbered_keys(keys))
         key = [schema.physical_of(name) for name in keys.column_names]
         unread = _without_values(paths) - set(key) if whole else set()
-        source, present = file_rows(connection, paths, schema, None if whole else key, unread)
+        page_checksums.verify_all(paths, threads, None if whole else key, unread)
+        source, present = file_rows(connection, paths, schema)
         present -= unread
         query = _join_query(schema, keys, present, source, whole=whole)
-        return connection.execute(query, {"paths": paths}).to_arrow_table()
+        # The threads that read would wait for the one that converts the result.
+        connection.execute(f"create temp table found as {query}", {"paths": paths})
+        return connection.execute("from found").to_arrow_table()
 
 
 def numbered_keys(keys: pa.Table) -> pa.Table:
@@ -102,20 +104,11 @@ def numbered_keys(keys: pa.Table) -> pa.Table:
 
 
 def file_rows(
-    connection: duckdb.DuckDBPyConnection,
-    paths: list[str],
-    schema: TableSchema,
-    columns: Collection[str] | None = None,
-    unread: Collection[str] = (),
+    connection: duckdb.DuckDBPyConnection, paths: list[str], schema: TableSchema
 ) -> tuple[str, set[str]]:
-    """The SQL source of the rows of the files, with row number and path, and its columns.
-
-    columns: the columns that will be read, None for all except those in `unread`; their page
-    checksums are verified here.
-    """
+    """The SQL source of the rows of the files, with row number and path, and its columns. The page
+    checksums of what is read from it are not verified."""
     if all(name.casefold() != _NUMBER for name in schema.physical):
-        for path in paths:
-            page_checksums.verify(Path(path), columns, unread)
         query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
         found = connection.execute(query, {"paths": paths}).description
         return _FILES, {column[0] for column in found}
