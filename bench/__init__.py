@@ -4,3 +4,7 @@
 documented settings, which the docstring of its file names. Ratios are what counts: seconds depend
 on the machine.
 """
+
+from mirrorlake.freed_memory import keep_freed_memory
+
+keep_freed_memory()  # as the program does, before pyarrow is imported

@@ -32,6 +32,10 @@ from mirrorlake.model.table import TableId
 WHOLE_FILE = -1
 """The row of a dead letter for a whole file."""
 
+LARGE = 32 << 20
+"""Bytes of events that were read at once, after which the allocator returns what it keeps: blocks
+of another size would not come out of it."""
+
 _APPLIED = [UUID, READ_TIMESTAMP, SOURCE_TIMESTAMP, SORT_KEYS, *POSITION_FIELDS, *TRANSACTION]
 """The other columns of HEAD take more memory, and are checked while events are read."""
 
@@ -149,8 +153,12 @@ def event_parts(
         tables: list[TableEvents] = []
         letters: list[DeadLetter] = []
         _sort(batch, name, settings, tables, letters, is_inferred=columns is None)
+        is_large = batch.payload.nbytes > LARGE
         del batch  # which may be large, as may the next one
         yield FileEvents(tables, letters)
+        if is_large:
+            tables.clear()
+            pa.default_memory_pool().release_unused()
 
 
 def _sort(

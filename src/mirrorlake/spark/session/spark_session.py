@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable
+from mirrorlake.freed_memory import PURGE_DELAY
 from mirrorlake.spark.session import class_path, jars, log_store, s3a, workers
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
@@ -182,9 +183,7 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Over TCP, each task waits 40 ms for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Keep freed memory for the next batch, in milliseconds: getting it from the system again
-        # takes a fifth of a large batch.
-        "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
+        **{f"spark.executorEnv.{name}": value for name, value in PURGE_DELAY.items()},
         "spark.log.level": "WARN",
         # Spark writes checksums of pages, but verifies them only with this setting.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
