@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake import history
+from mirrorlake.app.targets.target_status import targets_of
+from mirrorlake.cli.targets import lines
+from mirrorlake.config import load
 from tests.cli.conftest import Run
 from tests.delta.handmade import HandmadeTable
 from tests.feed.handmade_feed import INSERT, UPDATE, FeedTable
@@ -72,3 +77,31 @@ def test_following_gives_what_one_run_gives(tmp_path: Path, orders: FeedTable) -
         assert process.wait(10) == 0
     names = [(row[1], row[2], row[3]) for row in HandmadeTable(target).rows()]
     assert sorted(names, key=str) == [("3", 3, 4), ("4", 4, None), ("a", 1, 2), ("b", 2, 3)]
+
+
+@pytest.mark.clause("CF-195")
+def test_the_status_says_what_a_target_lacks(tmp_path: Path, orders: FeedTable) -> None:
+    (tmp_path / "mirrorlake.yaml").write_text(
+        "name: shop\nroot: shop\nhistories:\n- table: shop.orders\n- table: shop.order\n"
+    )
+    project = load(tmp_path / "mirrorlake.yaml", {})
+
+    def shown() -> list[str]:
+        return [line for one in targets_of(project) for line in lines(one)]
+
+    absent = "shop.order_history: to be built from shop.order, which is not there"
+    at = "shop.orders_history: {} from shop.orders, covers {}"
+    assert shown() == [at.format("to be built", "nothing yet"), absent]
+    history(orders.path, tmp_path / "shop/Tables/shop/orders_history")
+    orders.change((INSERT, (9, "late")))
+    covered = at.format("a history of type 2", f"version {orders.log.snapshot().version - 1}")
+    assert shown() == [f"{covered}, 1 behind", absent]
+    shutil.rmtree(orders.path)
+    gone = "shop.orders_history: its source {} (shop.orders)."
+    assert [line.partition(" Build")[0] for line in shown()] == [
+        covered,
+        gone.format("is not there any more"),
+        absent,
+    ]
+    FeedTable(orders.path)
+    assert shown()[1].startswith(gone.format("was removed and made anew"))

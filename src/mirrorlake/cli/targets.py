@@ -70,11 +70,12 @@ def lines(target: TargetStatus) -> Iterator[str]:
     """The lines that show the state of a target."""
     from mirrorlake.cli.subscriptions import left
 
-    behind = "" if target.behind is None else f", {target.behind} behind"
-    yield (
-        f"{target.target}: {target.kind or 'to be built'} from {target.table}, "
-        f"covers version {target.covered}{behind}"
-    )
+    if target.kind:
+        behind = "" if target.behind is None else f", {target.behind} behind"
+        covers = f"covers version {target.covered}{behind}"
+    else:
+        covers = "which is not there" if target.behind is None else "covers nothing yet"
+    yield f"{target.target}: {target.kind or 'to be built'} from {target.table}, {covers}"
     if target.error:
         yield f"{target.target}: {target.error['message']}"
     elif target.is_late:

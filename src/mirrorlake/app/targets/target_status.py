@@ -13,7 +13,7 @@ from mirrorlake.app.subscribe import retention_of
 from mirrorlake.app.targets.functions import TargetLocation
 from mirrorlake.app.targets.keeper import errors, location_of_table
 from mirrorlake.config import Project
-from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.errors import FeedTargetError
 from mirrorlake.feed.archive.parts import part_name
 from mirrorlake.feed.archive.settings import ArchiveSettings
@@ -117,13 +117,16 @@ def _status(
         states = list(_states(target, is_archive=isinstance(one.options, ArchiveSettings)))
     except FeedTargetError as refused:
         error = refused.facts()
-    needed, retention = list[NeededVersion](), retention_of(project)
-    try:
+    needed, retention, latest = list[NeededVersion](), retention_of(project), None
+    readers = [_reader(one, state) for state in states[-1:]]
+    with suppress(BrokenLog, OSError):
         log = TableLog(source.location, source.options)
-        latest = log.snapshot().version
-        needed = needed_versions(log, [_reader(one, state) for state in states[-1:]], retention)
-    except (BrokenLog, OSError):
-        latest = None
+        snapshot = log.snapshot()
+        if all(reader.table_id == snapshot.metadata.get("id") for reader in readers):
+            latest = snapshot.version if snapshot.exists else None
+        else:
+            error = error or _other_source(snapshot, table)
+        needed = needed_versions(log, readers, retention)
     if not states:
         behind = None if latest is None else latest + 1
         yield TargetStatus(str(one.target), table, behind=behind, error=error)
@@ -142,6 +145,12 @@ def _status(
             error if is_last else None,
             *((need.seconds_left(now), need.is_late(now, retention.warning)) if need else ()),
         )
+
+
+def _other_source(snapshot: TableSnapshot, table: str) -> dict[str, Any]:
+    gone = "was removed and made anew" if snapshot.exists else "is not there any more"
+    hint = "Build another target, or take this one out of the project file."
+    return FeedTargetError(f"its source {gone}", where=table, hint=hint).facts()
 
 
 def _states(target: TargetLocation, *, is_archive: bool) -> Iterator[TargetState]:
