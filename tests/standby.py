@@ -13,6 +13,9 @@ from mirrorlake.demo.server import EmbeddedServer
 PATIENCE = 120.0
 SLOT = "standby1"
 
+NO_SMALLER = {"max_prepared_transactions"}
+"""Settings that a standby needs no smaller than its primary."""
+
 
 class Standby(EmbeddedServer):
     """Made by `pg_basebackup`, and connected through a physical slot of the primary."""
@@ -45,6 +48,7 @@ class Standby(EmbeddedServer):
 def pair(version: int, primary: Mapping[str, str]) -> Iterator[tuple[EmbeddedServer, Standby]]:
     """A primary with settings of its own, and its standby."""
     copies = {"sync_replication_slots": "on"} if version >= 17 else {}
+    copies |= {name: value for name, value in primary.items() if name in NO_SMALLER}
     with EmbeddedServer(version, {"wal_sender_timeout": "2s", **primary}) as first:
         with psycopg.connect(first.url, autocommit=True) as sql:
             sql.execute("select pg_create_physical_replication_slot(%s)", [SLOT])

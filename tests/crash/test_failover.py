@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
+from mirrorlake.sources.postgresql.connect import connect_replication, simple_query
 from tests.conftest import Database
 from tests.crash.forked import mirrorlake
 from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
@@ -114,6 +115,59 @@ def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(tmp_path: Pa
             assert "stream_interrupted" in log
             project.run("capture", "--once")
             assert_landed(project)
+
+
+HAS_REPLAYED = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
+
+
+@pytest.mark.long
+def test_capture_goes_on_with_a_standby_that_has_prepared_transactions(tmp_path: Path) -> None:
+    """Standbys copy slots with `two_phase` from PostgreSQL 18 on."""
+    settings = {"fsync": "on", "max_prepared_transactions": "10", **SYNCHRONIZED}
+    with pair(18, settings) as (first, second):
+        with psycopg.connect(first.url, autocommit=True) as sql:
+            sql.execute(SCHEMA)
+            project = project_on(tmp_path, either(first, second), first, sql)
+            project.run("capture", "--once")
+            make_two_phase(first)
+            capture = project.start("capture")
+            sql.execute(CHANGES)
+            until_copied(first, second)
+            for number, name in ((1, "kept"), (2, "gone")):
+                for statement in (
+                    "begin",
+                    f"insert into a.items values (7000, {number}, '{name}')",
+                    f"insert into b.notes values (700{number}, '{name}')",
+                    f"prepare transaction '{name}'",
+                ):
+                    sql.execute(statement)
+            prepared = end_of(first)
+        with load_on(first, 100_000):
+            wait_for(first, "select count(*) > 300 from a.items")
+            wait_for(second, HAS_REPLAYED, prepared)
+            first.kill()
+        second.promote()
+        with psycopg.connect(second.url, autocommit=True) as sql, load_on(second, 200_000):
+            sql.execute("rollback prepared 'gone'")
+            sql.execute("commit prepared 'kept'")
+            sql.execute(MORE)
+            wait_for(second, IS_ACKNOWLEDGED, end_of(second))
+        with psycopg.connect(second.url, autocommit=True) as sql:
+            project = replace(project, database=Database(second.url, second, sql, "failover"))
+            assert "stream_interrupted" in ended(capture)
+            project.run("capture", "--once")
+            assert_landed(project)
+            notes = sql.execute('select note from a.items where "order" = 7000').fetchall()
+            assert notes == [("kept",)]
+
+
+def make_two_phase(server: EmbeddedServer) -> None:
+    """Let the slot of a capture that has ended send transactions when they are prepared."""
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        query = "select slot_name from pg_replication_slots where slot_name like 'mirrorlake%'"
+        ((name,),) = sql.execute(query).fetchall()
+    with closing(connect_replication(server.url)) as replication:
+        simple_query(replication, f"ALTER_REPLICATION_SLOT {name} (TWO_PHASE true)")
 
 
 @pytest.mark.parametrize("version", [18, pytest.param(16, marks=pytest.mark.long)])
