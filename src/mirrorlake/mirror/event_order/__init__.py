@@ -4,8 +4,10 @@
 from mirrorlake.mirror.event_order.duplicates import first_of_each
 from mirrorlake.mirror.event_order.records import (
     ORDER,
+    UUID_PARTS,
     CheckedRecords,
     change_numbers,
+    parts_of_uuids,
     records,
     records_of_rows,
 )
@@ -17,6 +19,7 @@ from mirrorlake.mirror.event_order.truncations import deletions, is_truncated, l
 __all__ = [
     "ORDER",
     "RULES",
+    "UUID_PARTS",
     "CheckedRecords",
     "Completed",
     "OrderRule",
@@ -27,6 +30,7 @@ __all__ = [
     "first_of_each",
     "is_truncated",
     "last_truncations",
+    "parts_of_uuids",
     "records",
     "records_of_rows",
     "resolve",

@@ -36,6 +36,10 @@ ROWS = "~rows"
 """The log of `records_of_rows`; its name is the last one of all."""
 
 
+UUID_PARTS = ("read_batch", "counter")
+"""The columns of ORDER that follow from the uuid."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
     """rows: ORDER; readable: bool per row, whether its source time and position are known. Other
@@ -60,7 +64,7 @@ def records(
     content: n uint64.
     """
     places = rule.places(events)
-    batch, counter = _parts(contiguous(events.column("uuid")))
+    batch, counter = parts_of_uuids(contiguous(events.column("uuid")))
     source = contiguous(events.column("source_timestamp"))
     sections = np.where(backfill[:, None], np.uint64(0), places.sections)
     columns = [
@@ -87,7 +91,7 @@ def records_of_rows(uuid: pa.Array, source_ms: pa.Array, content: np.ndarray) ->
     uuid: texts; source_ms: int64; content: uint64.
     """
     count = len(content)
-    batch, counter = _parts(uuid)
+    batch, counter = parts_of_uuids(uuid)
     false, zeros = pa.array(np.zeros(count, bool)), pa.array(np.zeros(count, np.uint64))
     columns = [
         pa.repeat(pa.scalar(ROWS), count),
@@ -110,9 +114,9 @@ def change_numbers(rule: OrderRule, rows: pa.Table) -> pa.Array:
     return contiguous(pc.binary_join_element_wise(*parts, "/"))
 
 
-def _parts(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Split uuids into read batch and row number, which the last eight characters of a genuine uuid
-    contain as binary digits (ST-367). For other texts: the whole text, and 0."""
+def parts_of_uuids(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Split uuids into UUID_PARTS: read batch, and row number, which the last eight characters of a
+    genuine uuid contain as binary digits (ST-367). For other texts: the whole text, and 0."""
     text = pc.fill_null(uuids, "")
     digits = contiguous(
         pc.binary_slice(pc.ascii_lpad(text, 8, " ").cast(pa.binary()), -8).cast(pa.binary(8))

@@ -8,7 +8,7 @@ atomically. Existing files are never modified.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,9 +68,7 @@ class KeyedFiles:
         key: Sequence[str],
         files: Adds,
     ) -> KeyedFiles:
-        names = tuple(column.name for column in columns)
-        schema = TableSchema(Schema.of(columns), names, (None,) * len(names))
-        return cls(workspace, schema, tuple(key), files)
+        return cls(workspace, _schema(columns), tuple(key), files)
 
     @property
     def folder(self) -> Path:
@@ -80,12 +78,15 @@ class KeyedFiles:
     def arrow(self) -> pa.Schema:
         return arrow_schema(self.schema.schema)
 
-    def find(self, keys: pa.Table) -> KeyedRows:
-        """The rows with one of these distinct keys, given in some of the columns."""
-        searched = candidates(self.files, self.schema, keys)
+    def find(self, keys: pa.Table, unread: Collection[str] = ()) -> KeyedRows:
+        """The rows with one of these distinct keys, given in some of the columns. unread: columns
+        that the rows shall not have."""
+        searched, schema = candidates(self.files, self.schema, keys), self.schema
+        if unread:
+            schema = _schema([one for one in schema.schema if one.name not in unread])
         with reading():
             self.workspace.fetch(searched)
-            found = find_rows(self.folder, searched, self.schema, keys, THREADS)
+            found = find_rows(self.folder, searched, schema, keys, THREADS)
         return KeyedRows(found, searched)
 
     def put(self, rows: pa.Table, instead_of: KeyedRows | None = None) -> KeyedFiles:
@@ -143,6 +144,11 @@ class KeyedFiles:
         left = [add for add in self.files if add["path"] not in gone]
         added = [action["add"] for action in actions if "add" in action]
         return replace(self, files=(*left, *added))
+
+
+def _schema(columns: Sequence[Column]) -> TableSchema:
+    names = tuple(column.name for column in columns)
+    return TableSchema(Schema.of(columns), names, (None,) * len(names))
 
 
 @contextmanager

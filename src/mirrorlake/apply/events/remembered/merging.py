@@ -18,7 +18,16 @@ from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles, Key
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.delta.write import flush
-from mirrorlake.mirror.event_order import ORDER, RULES, OrderRule, complete, deletions, resolve
+from mirrorlake.mirror.event_order import (
+    ORDER,
+    RULES,
+    UUID_PARTS,
+    OrderRule,
+    complete,
+    deletions,
+    parts_of_uuids,
+    resolve,
+)
 from mirrorlake.mirror.event_order.resolution import DECIDES, Resolution
 from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE, TRANSACTION
 from mirrorlake.model import keys as codes
@@ -174,8 +183,8 @@ def merge(
     if truncations.num_rows:
         both = [one for one in (derived, deletions(truncations, touched)) if one is not None]
         derived = pa.concat_tables([one.select([*key, *ORDER.names]) for one in both])
-    stood = keys.find(touched)
-    known = stood.rows
+    stood = keys.find(touched, UUID_PARTS)
+    known = _with_parts(stood.rows).select(keys.arrow.names)
     found = resolve(RULES[rule], guard_ms, key, as_order(known), events, derived)
     is_new = (found.origin >= known.num_rows).any() or len(found.origin) != known.num_rows
     moved = len(found.upserts) + len(found.restored) + found.deleted.num_rows
@@ -200,6 +209,14 @@ def merge(
         return records_of(order, found, pool, known.select(values), kept).cast(keys.arrow)
 
     return Merged(keys, remembered, found.deleted, upserts, parked, records=remembers, stood=stood)
+
+
+def _with_parts(known: pa.Table) -> pa.Table:
+    """Records that were read without the columns that follow from their uuid."""
+    parts = parts_of_uuids(contiguous(known.column(UUID)))
+    for name, values in zip(UUID_PARTS, parts, strict=True):
+        known = known.append_column(name, values)
+    return known
 
 
 def net_changes(merged: Merged, rows: pa.Table, key: Sequence[str]) -> NetChanges:
