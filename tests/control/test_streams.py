@@ -254,3 +254,30 @@ def test_a_damaged_database_and_a_wrong_url_are_told_without_the_password(tmp_pa
             Resources(wrong)
         assert SECRET not in str(refused.value)
         assert refused.value.__cause__ is None or SECRET not in str(refused.value.__cause__)
+
+
+@pytest.mark.clause("ST-300")
+def test_a_start_may_do_without_validation_once(ready: Control) -> None:
+    supervision = ready.supervision
+
+    def forced() -> tuple[bool, str]:
+        return supervision.is_forced(SHOP), supervision.recovery(SHOP)
+
+    ready.streams.create(PARENT, "shop", {**STREAM, "state": "RUNNING"}, Asked(force=True))
+    assert forced() == (True, "")
+    supervision.observe(SHOP, StreamMove.INVALID)
+    assert forced() == (False, "")
+    ready.streams.run(SHOP, {"force": True}, Asked())
+    assert forced() == (True, "ANEW")
+    supervision.observe(SHOP, StreamMove.INVALID)
+    assert forced() == (False, "ANEW")
+    ready.streams.update(SHOP, {"state": "RUNNING"}, "state", Asked(force=True))
+    assert forced() == (True, "ANEW")
+    supervision.observe(SHOP, StreamMove.VALID)
+    assert forced() == (False, "")
+    ready.streams.update(SHOP, {"state": "PAUSED"}, "state", Asked(force=True))
+    assert forced() == (False, "")
+    supervision.observe(SHOP, StreamMove.DRAINED)
+    ready.streams.run(SHOP, {"force": True}, Asked())
+    ready.streams.delete(SHOP, Asked())
+    assert supervision.supervised()[0].is_deleted

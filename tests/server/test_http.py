@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.server.guard import LARGEST_BODY
-from tests.server.service import PARENT, Served
+from tests.server.service import PARENT, Served, wait
 
 V1 = f"/v1/{PARENT}"
 TABLES = {"displayName": "tables", "bigqueryProfile": {}}
@@ -228,3 +228,39 @@ def test_metrics_are_text_that_prometheus_reads(served: Served) -> None:
         "mirrorlake_stream_slot_lag_bytes",
     } <= names
     assert json.loads(json.dumps(served.call("GET", "/readyz")[1])) == {"status": "ok"}
+
+
+@pytest.mark.clause("ST-300", "ST-276")
+def test_a_run_without_validation_starts_and_waits_for_a_source_that_is_away(
+    served: Served,
+) -> None:
+    away = {"hostname": "127.0.0.1", "port": 9, "username": "u", "database": "d"}
+    for name, kind in (("away", {"postgresqlProfile": away}), ("lake", {"bigqueryProfile": {}})):
+        served.call("POST", f"{V1}/connectionProfiles?connectionProfileId={name}&force=true", kind)
+    config = {"replicationSlot": "s", "publication": "s"}
+    stream = {
+        "sourceConfig": {
+            "sourceConnectionProfile": f"{PARENT}/connectionProfiles/away",
+            "postgresqlSourceConfig": config,
+        },
+        "destinationConfig": {
+            "destinationConnectionProfile": f"{PARENT}/connectionProfiles/lake",
+            "bigqueryDestinationConfig": {"merge": {}},
+        },
+        "backfillAll": {},
+    }
+    served.call("POST", f"{V1}/streams?streamId=away&force=true", stream)
+
+    def ended(operation: dict[str, Any]) -> dict[str, Any]:
+        while not operation["done"]:
+            time.sleep(0.1)
+            operation = served.call("GET", f"/v1/{operation['name']}")[1]
+        return operation
+
+    refused = ended(served.call("POST", f"{V1}/streams/away:run", {})[1])
+    assert "error" in refused
+    assert served.call("GET", f"{V1}/streams/away")[1]["state"] == "NOT_STARTED"
+    forced = ended(served.call("POST", f"{V1}/streams/away:run", {"force": True})[1])
+    assert forced["response"]["state"] == "RUNNING"
+    wait(lambda: served.call("GET", f"{V1}/streams/away")[1]["state"] == "FAILED", 60)
+    served.call("DELETE", f"{V1}/streams/away")

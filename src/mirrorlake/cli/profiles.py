@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, Location, Mask, ServiceFolder, ValidateOnly
+from mirrorlake.cli.service import (
+    DEFAULT_FOLDER,
+    Force,
+    Location,
+    Mask,
+    ServiceFolder,
+    ValidateOnly,
+)
 from mirrorlake.control.names import HOME
 
 
@@ -37,6 +44,7 @@ def profiles(
     ] = None,
     mask: Mask = "",
     validate_only: ValidateOnly = False,
+    force: Force = False,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
     as_json: Json = False,
@@ -53,6 +61,7 @@ def profiles(
         ServiceClient,
         changed,
         content_of,
+        flags,
         identifier_of,
         last,
         show_validations,
@@ -71,6 +80,7 @@ def profiles(
         print_table(("profile", "kind"), rows)
         return
     path = f"{kind}/{identifier_of(name)}"
+    asked = flags(validate_only=validate_only, force=force)
     match action:
         case ProfileAction.SHOW:
             print_json(service.call("GET", path))
@@ -78,12 +88,11 @@ def profiles(
             request = {"connectionProfileName": f"{location}/{path}", "fullHierarchy": True}
             print_json(service.call("POST", f"{kind}:discover", request))
         case ProfileAction.CREATE:
-            sent, only = content_of(file), str(validate_only).lower()
-            query = {"connectionProfileId": last(path), "validateOnly": only}
-            done = service.done(service.call("POST", kind, sent, **query))
+            query = {"connectionProfileId": last(path), **asked}
+            done = service.done(service.call("POST", kind, content_of(file), **query))
             show_validations(done) if validate_only else say(f"{name}: created")
         case ProfileAction.UPDATE:
-            done = service.done(changed(service, path, file, mask, validate_only=validate_only))
+            done = service.done(changed(service, path, file, mask, asked))
             show_validations(done) if validate_only else say(f"{name}: updated")
         case ProfileAction.DELETE:
             service.done(service.call("DELETE", path))

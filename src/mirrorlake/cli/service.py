@@ -9,6 +9,7 @@ import re
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -35,6 +36,10 @@ Mask = Annotated[
 ]
 ValidateOnly = Annotated[
     bool, typer.Option("--validate-only", help="Only validate: show what would be wrong.")
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Do not validate: a stream starts even if it cannot run yet."),
 ]
 DEFAULT_FOLDER = FOLDER
 _SECONDS = 120
@@ -129,15 +134,19 @@ class ServiceClient:
         return operation
 
 
+def flags(*, validate_only: bool, force: bool) -> dict[str, str]:
+    """The query of a request that makes or changes something."""
+    return {"validateOnly": str(validate_only).lower(), "force": str(force).lower()}
+
+
 def changed(
-    service: ServiceClient, path: str, file: Path | None, mask: str, *, validate_only: bool
+    service: ServiceClient, path: str, file: Path | None, mask: str, asked: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Update a stream or a profile with the content of a file. Returns the operation. Raises
-    UsageError, InvalidRequest."""
+    """Update a stream or a profile with the content of a file. asked: see `flags`. Returns the
+    operation. Raises UsageError, InvalidRequest."""
     sent = content_of(file)
     fields = mask or ",".join(sent if isinstance(sent, dict) else ())
-    only = str(validate_only).lower()
-    return service.call("PATCH", path, sent, updateMask=fields, validateOnly=only)
+    return service.call("PATCH", path, sent, updateMask=fields, **asked)
 
 
 def show_validations(operation: dict[str, Any]) -> None:

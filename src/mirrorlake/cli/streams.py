@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirrorlake.cli.options import Json
-from mirrorlake.cli.service import DEFAULT_FOLDER, Location, Mask, ServiceFolder, ValidateOnly
+from mirrorlake.cli.service import (
+    DEFAULT_FOLDER,
+    Force,
+    Location,
+    Mask,
+    ServiceFolder,
+    ValidateOnly,
+)
 from mirrorlake.control.names import HOME
 
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ def streams(
     ] = None,
     mask: Mask = "",
     validate_only: ValidateOnly = False,
+    force: Force = False,
     folder: ServiceFolder = DEFAULT_FOLDER,
     location: Location = HOME,
     as_json: Json = False,
@@ -60,7 +69,7 @@ def streams(
     mirrorlake streams activity orders
     """
     from mirrorlake.cli.output import print_json, say
-    from mirrorlake.cli.service import ServiceClient, identifier_of, show_validations
+    from mirrorlake.cli.service import ServiceClient, flags, identifier_of, show_validations
 
     service = ServiceClient(folder, location)
     if action is StreamAction.LIST:
@@ -70,9 +79,8 @@ def streams(
     if action in (StreamAction.SHOW, StreamAction.ACTIVITY):
         _show(service, action, path, as_json=as_json)
         return
-    done = service.done(
-        _start_operation(service, action, path, file, mask, validate_only=validate_only)
-    )
+    asked = flags(validate_only=validate_only, force=force)
+    done = service.done(_start_operation(service, action, path, file, mask, asked))
     left = done["metadata"].get("statusMessage", "")
     if as_json:
         print_json(done)
@@ -113,22 +121,20 @@ def _start_operation(
     path: str,
     file: Path | None,
     mask: str,
-    *,
-    validate_only: bool,
+    asked: Mapping[str, str],
 ) -> dict[str, Any]:
     """The operation that the service started for an action."""
     from mirrorlake.cli.service import changed, content_of, last
 
     match action:
         case StreamAction.CREATE:
-            only = str(validate_only).lower()
-            sent = content_of(file)
-            return service.call("POST", "streams", sent, streamId=last(path), validateOnly=only)
+            return service.call("POST", "streams", content_of(file), streamId=last(path), **asked)
         case StreamAction.UPDATE:
-            return changed(service, path, file, mask, validate_only=validate_only)
+            return changed(service, path, file, mask, asked)
         case StreamAction.RUN:
-            return service.call("POST", f"{path}:run", {})
+            return service.call("POST", f"{path}:run", {"force": asked["force"] == "true"})
         case StreamAction.DELETE:
             return service.call("DELETE", path)
         case _:
-            return service.call("PATCH", path, {"state": _STATES[action]}, updateMask="state")
+            wanted = {"state": _STATES[action]}
+            return service.call("PATCH", path, wanted, updateMask="state", force=asked["force"])

@@ -37,6 +37,8 @@ RECOVER = "RECOVER"
 """The desired state of a stream that continues after something was lost."""
 ANEW = "ANEW"
 """The desired state of a new stream that may find the tables of an earlier stream of its name."""
+FORCED = "FORCED"
+"""Follows the desired state of a stream that starts without validation (ST-300)."""
 
 
 class Streams:
@@ -70,6 +72,7 @@ class Streams:
             self._log(transaction, document, "STREAM_CREATED", "the stream was created")
             if wanted is StreamState.RUNNING:
                 document = self.move(transaction, document, StreamMove.START)
+                self._start_forced(transaction, name, asked.force)
             return document
 
         validations = () if asked.force else self._validator.stream(name, shape)
@@ -113,6 +116,7 @@ class Streams:
             if move is None or asked.validate_only:
                 return document
             self.move(transaction, document, move)
+            self._start_forced(transaction, name, asked.force and move is StreamMove.START)
             return None
 
         return self._requests.do(
@@ -140,6 +144,7 @@ class Streams:
                 transaction.want(name, RECOVER)
             elif was is StreamState.NOT_STARTED:
                 transaction.want(name, ANEW)
+            self._start_forced(transaction, name, asked.force or request.force)
             transaction.put(name, document)
             self._log(transaction, document, "STREAM_RUN", f"a run was asked for: {recovery}")
 
@@ -236,6 +241,13 @@ class Streams:
         message = f"the stream is {state.name}"
         self._log(transaction, document, "STREAM_STATE_CHANGED", message, state.name)
         return document
+
+    @staticmethod
+    def _start_forced(transaction: Transaction, name: ResourceName, is_forced: bool) -> None:
+        """Let the start that was asked for do without validation."""
+        if is_forced:
+            wanted = transaction.wanted().get(str(name), "")
+            transaction.want(name, f"{wanted} {FORCED}".strip())
 
     def _log(
         self, transaction: Transaction, document: Document, code: str, message: str, state: str = ""

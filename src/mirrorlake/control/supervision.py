@@ -15,11 +15,18 @@ from mirrorlake.control.reports import Document, Validation
 from mirrorlake.control.requests import DELETED, Requests
 from mirrorlake.control.states import StreamMove, StreamState
 from mirrorlake.control.store.database import Transaction
-from mirrorlake.control.streams import ANEW, RECOVER, Streams
+from mirrorlake.control.streams import ANEW, FORCED, RECOVER, Streams
 from mirrorlake.errors import IllegalMove
 from mirrorlake.model.landed import format_time
 
 _RECOVERIES = (RECOVER, ANEW)
+_ENDS = {
+    StreamMove.VALID: (*_RECOVERIES, FORCED),
+    StreamMove.LOSE: (*_RECOVERIES, FORCED),
+    StreamMove.INVALID: (FORCED,),
+    StreamMove.FAIL: (FORCED,),
+}
+"""By move: what a stream was wanted to do that it no longer is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +75,16 @@ class Supervision:
 
     def recovery(self, name: ResourceName) -> str:
         """RECOVER or ANEW for a stream that starts because a run was requested; else empty."""
+        wanted = self._wanted(name)
+        return next((one for one in _RECOVERIES if one in wanted), "")
+
+    def is_forced(self, name: ResourceName) -> bool:
+        """Whether the stream starts without validation (ST-300)."""
+        return FORCED in self._wanted(name)
+
+    def _wanted(self, name: ResourceName) -> list[str]:
         with self._database.transaction() as transaction:
-            wanted = transaction.wanted().get(str(name), "")
-            return wanted if wanted in _RECOVERIES else ""
+            return transaction.wanted().get(str(name), "").split()
 
     def observe(
         self,
@@ -88,10 +102,10 @@ class Supervision:
             document = self._streams.move(transaction, document, move)
             document["errors"] = list(errors)
             transaction.put(name, document)
-            if move in (StreamMove.VALID, StreamMove.LOSE) and (
-                transaction.wanted().get(str(name)) in _RECOVERIES
-            ):
-                transaction.want(name, "")
+            wanted = transaction.wanted().get(str(name), "").split()
+            if ended := {*_ENDS.get(move, ())} & {*wanted}:
+                left = " ".join(one for one in wanted if one not in ended)
+                transaction.want(name, left)
             self._finish(transaction, document, move, validations)
 
     def note_errors(self, name: ResourceName, errors: Sequence[Document]) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -309,11 +310,14 @@ class Supervisor:
                 recover(project)
             elif is_left:
                 plan_reset(project, None).execute()
+            if self._supervision.is_forced(stream.name):
+                with suppress(MirrorlakeError):
+                    return _Prepared(project, tables=_tables_of(project))
+                return _Prepared(project)
             validations = self._validator.start(stream.name, project)
             if has_failed(validations):
                 return _Prepared(None, validations)
-            found = Mirror(project).discover() if project.source is not None else []
-            tables = {table.table: table.refused for table in found}
+            tables = _tables_of(project)
         except Exception as error:  # noqa: BLE001  (the source and the storage may say anything)
             return _Prepared(None, validations, error=named(error, str(stream.name)))
         return _Prepared(project, validations, tables)
@@ -517,6 +521,12 @@ class Supervisor:
 
 def _messages(stream: Supervised) -> list[str]:
     return [one["message"] for one in stream.document.get("errors", [])]
+
+
+def _tables_of(project: Project) -> Known:
+    """Raises MirrorlakeError."""
+    found = Mirror(project).discover() if project.source is not None else []
+    return {table.table: table.refused for table in found}
 
 
 def _pending(status: Status) -> bool:
