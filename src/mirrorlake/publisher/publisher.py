@@ -164,9 +164,7 @@ class Publisher:
 
     def columns(self, table: str | TableId) -> dict[str, DataType]:
         """The columns of a table and their types, as far as they are published. Takes no lease."""
-        name = _named(table)
-        folder = folder_for(self._store, self._zone, name)
-        state = states.load(self._store, folder, table=str(name))
+        state = self._state(_named(table))
         return dict(state.columns) if state else {}
 
     def release(self, table: str | TableId) -> None:
@@ -207,6 +205,12 @@ class Publisher:
         """
         return self._table(table).last_batch()
 
+    def has_batches(self, table: str | TableId) -> bool:
+        """Whether any batch of a table, with a name or without one, is published. Takes no
+        lease."""
+        state = self._state(_named(table))
+        return state is not None and bool(state.done)
+
     def give_up(self, table: str | TableId, batch: str) -> bool:
         """Withdraw a batch that was started and can never be sent again; False if there is no
         such batch."""
@@ -226,6 +230,10 @@ class Publisher:
         codec = self._codec or (Codec.NONE if text else Codec.SNAPPY)
         settings = Settings(codec, self._file_bytes)
         return self._table(table).publish(rows, meaning, members, kinds, batch, settings)
+
+    def _state(self, name: TableId) -> states.State | None:
+        folder = folder_for(self._store, self._zone, name)
+        return states.load(self._store, folder, table=str(name))
 
     def _table(self, table: str | TableId) -> AssignedTable:
         name = _named(table)

@@ -166,13 +166,27 @@ def _forget_leases(*places: object) -> None:
             lease.unlink()
 
 
-def test_a_zone_that_something_else_wrote_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("batch", "named"), [("monday", "monday"), (None, "no names")])
+def test_a_zone_that_something_else_wrote_is_refused(
+    tmp_path: Path, batch: str | None, named: str
+) -> None:
     table, target = made(tmp_path), tmp_path / "copy"
     table.change((INSERT, (1, "a")))
     with Publisher(target) as publisher:
-        publisher.load("s.t", [{"id": 1}], key="id", batch="monday")
-    with pytest.raises(UsageError, match="monday"):
+        publisher.load("s.t", [{"id": 1}], key="id", batch=batch)
+    with pytest.raises(UsageError, match=named):
         copied(table, target)
+    assert len(list(target.glob("Files/LandingZone/s.schema/t/*.parquet"))) == 1
+
+
+def test_the_zone_of_the_table_itself_is_refused(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    table.change((INSERT, (1, "a")))
+    (tmp_path / "link").symlink_to(tmp_path / "shop")
+    for own in ("shop", "link", "shop/../shop"):
+        with pytest.raises(UsageError, match="its own changes again"):
+            copied(table, tmp_path / own)
+    assert not (tmp_path / "shop/Files").exists()
 
 
 def test_a_column_that_is_gone_stops_it(tmp_path: Path) -> None:

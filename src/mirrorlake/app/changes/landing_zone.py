@@ -65,8 +65,17 @@ def land(
     """
     name = name_of(table)
     columns = _key(table, options) if key is None else tuple(key)
+    if _is_own(table, target):
+        raise UsageError(
+            "this landing zone is that of the mirror that writes the table, which would apply its "
+            "own changes again",
+            where=str(target),
+            hint="Name another folder.",
+        )
     with Publisher(target, reached=reached) as publisher:
         after = publisher.last_batch(name)
+        if after is None and publisher.has_batches(name):
+            raise _foreign(name, target, "its batches have no names")
         subscription = subscribe(
             _subscription(name, target),
             table,
@@ -145,9 +154,20 @@ def _checked(after: str | None, name: TableId, target: str | Path) -> str | None
     try:
         return None if after is None else str(FeedPosition.parse(after))
     except ValueError:
-        raise UsageError(
-            f"table {printable(name)} was landed there by something else: its last batch is "
-            f"{printable(after)}",
-            where=str(target),
-            hint="Name another folder.",
-        ) from None
+        raise _foreign(name, target, f"its last batch is {printable(after)}") from None
+
+
+def _foreign(name: TableId, target: str | Path, why: str) -> UsageError:
+    return UsageError(
+        f"table {printable(name)} was landed there by something else: {why}",
+        where=str(target),
+        hint="Name another folder.",
+    )
+
+
+def _is_own(table: str, target: str | Path) -> bool:
+    """Whether the table is below the root that it would be landed in."""
+    root = in_mirror(table)[0]
+    if is_url(table) or is_url(target):
+        return root == str(target).rstrip("/")
+    return bool(root) and Path(root).resolve() == Path(target).resolve()
