@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mirrorlake.capture.schema_policy import TYPES
 from mirrorlake.model.change import Marker, SchemaChangeKind
 from mirrorlake.sources.base import DIFFERS
 from tests.conformance.scene import differing, events, faults, told
@@ -119,6 +120,42 @@ def test_a_table_with_altered_partitions_differs_before_the_next_row(
     assert what in first.error.what
     (before,) = [chunk for chunk in chunks if first in chunk.parts]
     assert list(before.parts).index(first) == 0
+
+
+RETYPED = {
+    "same type": (["alter table apples alter note type text using upper(note)"], 1),
+    "other type": (["alter table apples alter note type int using ascii(note)"], 1),
+    "and truncated": (
+        [
+            "alter table apples alter note type text using upper(note)",
+            "insert into apples values (201)",
+            "truncate apples_small",
+        ],
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "count"), RETYPED.values(), ids=RETYPED)
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_rewritten_column_is_not_told_as_rewritten_partitions_too(
+    captured: Captured, statements: Sequence[str], count: int, *, is_watched: bool
+) -> None:
+    captured.begin(*TABLE)
+    with captured.streaming() as (source, reader):
+        reader.read_to(source.current())
+        found = []
+        for statement in statements:
+            captured.run(statement)
+            found += source.watch(captured.tables) if is_watched else []
+        captured.run("insert into apples (id) values (250)")
+        chunks = reader.read_to(source.current())
+        found += source.watch(captured.tables)
+    kinds = [f.kind for f in found if f.check == DIFFERS]
+    kinds += [kind for part in differing(chunks) for kind in part.kinds]
+    assert len(kinds) == count, kinds
+    assert kinds[0] in TYPES
+    assert {*kinds[1:]} <= {SchemaChangeKind.PARTITION_CHANGED}
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ alone only when the stream has passed it. No I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook, is_before
 
@@ -51,6 +51,18 @@ def added(known: Known, look: TableLook) -> Mapping[int, Leaf]:
     """Partitions that are new, by oid."""
     leaves = look.leaves or {}
     return {oid: leaf for oid, leaf in leaves.items() if oid not in (known.partitions or {})}
+
+
+def written_by(known: Known, look: TableLook, transactions: Collection[int]) -> Known:
+    """The table, where partitions are known by their files of now that these transactions wrote."""
+    if known.partitions is None:
+        return known
+    leaves = look.leaves or {}
+    files = {
+        oid: leaves[oid].node if oid in leaves and leaves[oid].changed in transactions else node
+        for oid, node in known.partitions.items()
+    }
+    return replace(known, partitions=files)
 
 
 def replaced(known: Known, look: TableLook, progress: StreamProgress) -> dict[int, Leaf]:

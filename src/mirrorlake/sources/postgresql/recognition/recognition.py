@@ -79,7 +79,7 @@ class Recognition:
         if isinstance(found, str):
             raise _altered(table, found)
         published = look.published or known.published
-        self._note(oid, replace(found.known, published=published))
+        self._note(oid, replace(_with_rewritten(found, look), published=published))
         if not is_put_back:
             return found
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
@@ -139,10 +139,10 @@ class Recognition:
                 yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK)
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
-            if reason := self._partitions_differ(oid, look, progress):
-                yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
-            elif reason := self._rewritten(oid, look):
+            if reason := self._rewritten(oid, look):
                 yield SchemaChangeKind.TYPE_CHANGED, self.altered(oid, reason)
+            elif reason := self._partitions_differ(oid, look, progress):
+                yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
 
     def altered(self, oid: int, what: str) -> TableAltered:
         """The error of a table that cannot go on."""
@@ -208,7 +208,10 @@ class Recognition:
         found = columns.rewritten(self._known[oid], look, captures(self.tables[oid]))
         if found is None:
             return None
-        self._note(oid, found.known)
+        now = _with_rewritten(found, look)
+        if partitions.replaced(now, look, StreamProgress()):
+            return None  # by themselves too, which is told
+        self._note(oid, now)
         return " and ".join(what for _kind, what in found.differs.values())
 
     def _removed_or_added(self, known: Known, look: TableLook) -> str | None:
@@ -237,7 +240,17 @@ class Recognition:
 
 KEY_NOT_LOGGED = "rows of a partition were changed while its replica identity lacked the key"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
+_REWRITING = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
 _PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}
+
+
+def _with_rewritten(found: Followed, look: TableLook) -> Known:
+    """The table, with the partitions that were written anew with columns of which it is told."""
+    if found.known.types != look.types:
+        return found.known
+    told = [name for name, (kind, _what) in found.differs.items() if kind in _REWRITING]
+    by = {look.written[number] for number, name in found.known.columns.items() if name in told}
+    return partitions.written_by(found.known, look, by)
 
 
 def _is_put_back(table: SourceTable, known: Known, look: TableLook) -> bool:
