@@ -306,10 +306,12 @@ def test_versions_are_those_of_the_remaining_commits(table: HandmadeTable) -> No
         b'{"add": {"x": 1}}\n',
         b'{"txn": 7}\n',
         b'{"commitInfo": "garbage"}\n',
+        b'{"commitInfo": {}},{"txn": {"appId": "a", "version": 1}}\n',
+        b'{"commitInfo": {"a": 1\n"b": 2}}\n',
         b"",
         b"\n",
     ],
-    ids=["text", "bytes", "list", "pathless", "number", "said", "empty", "blank"],
+    ids=["text", "bytes", "list", "pathless", "number", "said", "two", "half", "empty", "blank"],
 )
 @pytest.mark.parametrize("following", [True, False])
 def test_a_damaged_commit_is_named_and_not_quoted(

@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER, log_files
@@ -335,10 +337,12 @@ class TableLog:
         try:
             # Split bytes, not text: `str.splitlines` also splits at characters that are valid
             # inside JSON strings.
-            actions = [json.loads(line) for line in content.splitlines() if line]
+            lines = [line for line in content.splitlines() if line]
+            # As one array, which is parsed in two thirds of the time of its lines.
+            actions: list[Action] = json.loads(b"[%s]" % b",".join(lines))
         except ValueError:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is not JSON") from None
-        if not all(isinstance(action, dict) for action in actions):
+        if len(actions) != len(lines) or not all(isinstance(action, dict) for action in actions):
             raise BrokenLog(
                 f"{self._folder}/{name} is damaged: it contains a line that is not an action"
             )
@@ -425,8 +429,14 @@ def _parquet_actions(source: BinaryIO, kind: str | tuple[str, ...] = "") -> list
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         # Typed columns that repeat the JSON in `stats` are not part of an action.
         paths = [x for x in leaves if x.startswith(kind) and not x.startswith(_TYPED)]
-        rows = file.read(columns=paths).to_pylist(maps_as_pydicts="lossy")
+        rows = _with_actions(file.read(columns=paths)).to_pylist(maps_as_pydicts="lossy")
     return [_without_nulls(row) for row in rows]
+
+
+def _with_actions(rows: pa.Table) -> pa.Table:
+    """The rows that are an action of one of these kinds; the others would be many empty actions."""
+    is_one = [pc.is_valid(column) for column in rows.columns]
+    return rows.filter(reduce(pc.or_, is_one)) if is_one else rows.slice(0, 0)
 
 
 def _without_nulls(value: Any) -> Any:
