@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable
 from mirrorlake.freed_memory import PURGE_DELAY
 from mirrorlake.spark.session import class_path, jars, log_store, s3a, workers
+from mirrorlake.spark.session.java_options import driver_options, executor_options
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
@@ -164,11 +165,6 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
     assert settings.master is not None
     local = settings.master.startswith("local")
     cores = str(os.cpu_count() or 2)
-    # UTC in both places: in any other time zone, Delta verifies all files again at each commit.
-    # VFORK: Hadoop starts a process for every file it creates.
-    java = "-Duser.timezone=UTC -Djdk.lang.Process.launchMechanism=VFORK"
-    # Optimizing code would take a third of a run that ends after one batch.
-    brief = " -XX:TieredStopAtLevel=1" if settings.brief else ""
     conf = {
         "spark.sql.extensions": EXTENSION,
         "spark.sql.catalog.spark_catalog": CATALOG,
@@ -176,9 +172,9 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         # Spark creates this folder although it stays empty; the default is in the current folder.
         "spark.sql.warehouse.dir": (jars.cache() / "mirrorlake" / "warehouse").as_uri(),
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": f"{java}{brief}",
+        "spark.driver.extraJavaOptions": driver_options(is_local=local, brief=settings.brief),
         "spark.scheduler.mode": "FAIR",  # for a quiet table's job during a busy one's
-        "spark.executor.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": executor_options(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Over TCP, each task waits 40 ms for a delayed acknowledgement.
