@@ -193,6 +193,7 @@ class TestAPublicationThatIsNotWhatItWas:
         done = run("check", "--json")
         said = {f["table"]: f for f in done.facts()["findings"] if f["check"] == "publication"}
         assert "no longer contains" in said["public.orders"]["message"]
+        assert "Capture adds the table again" in said["public.orders"]["remedy"]
         assert said["public.fresh"] == {
             "check": "publication",
             "table": "public.fresh",
