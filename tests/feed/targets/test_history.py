@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from mirrorlake import FeedError, FeedTargetError, TargetReport, UsageError, history, replay
+from mirrorlake import (
+    FeedError,
+    FeedTargetError,
+    TargetReport,
+    UsageError,
+    archive,
+    history,
+    replay,
+)
 from mirrorlake.delta.log.names import LAST
 from mirrorlake.delta.write.rewrite import rewrite, write_data_files
 from mirrorlake.feed.targets.target import TargetTable
@@ -372,6 +380,39 @@ def test_a_gap_stops_it(orders: FeedTable, tmp_path: Path) -> None:
     with pytest.raises(FeedError, match="were not recorded") as refused:
         history(orders.path, tmp_path / "h")
     assert refused.value.reason == "not_recorded"
+
+
+@pytest.mark.clause("CF-208", "CF-170")
+@pytest.mark.parametrize("asked", [{}, {"from_latest": True}, {"from_version": 2}], ids=str)
+def test_a_table_without_changes_for_long_begins_with_its_rows(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    kept = "delta.deletedFileRetentionDuration"
+    table = FeedTable(tmp_path / "t", **{kept: "interval 1 minutes"})
+    table.change((INSERT, (1, "a")))
+    table.change((UPDATE, (1, "b")))
+    with pytest.raises(FeedError, match="no longer kept"):
+        history(table.path, tmp_path / "h", from_version=1)
+    builds: list[tuple[Callable[..., Any], Path]] = [
+        (history, tmp_path / "h"),
+        (archive, tmp_path / "a"),
+        (replay, tmp_path / "r"),
+    ]
+    for build, target in builds:
+        build(table.path, target, **asked)
+    assert stored_rows(tmp_path / "h") == [(1, "b", 2, None, True)]
+    known = table.log.snapshot().metadata
+    longer = known["configuration"] | {kept: "interval 7 days"}
+    table.commit([{"metaData": known | {"configuration": longer}}])
+    table.change((INSERT, (2, "c")))
+    for build, target in builds:
+        build(table.path, target)
+    assert stored_rows(tmp_path / "h")[1] == (2, "c", 4, None, False)
+    assert stored_rows(tmp_path / "r") == [(1, "b"), (2, "c")]
+    assert len(stored_rows(tmp_path / "a")) == 2
+    off = FeedTable(tmp_path / "off", **{"delta.enableChangeDataFeed": "false"})
+    with pytest.raises(FeedError, match="not recorded"):
+        history(off.path, tmp_path / "o")
 
 
 @pytest.mark.clause("CF-169")

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.statistics import records
 from mirrorlake.delta.write.append import append
+from mirrorlake.errors import FeedError
 from mirrorlake.feed.archive.settings import (
     CHANGE,
     COLUMNS,
@@ -23,6 +24,8 @@ from mirrorlake.feed.archive.settings import (
     SOURCE_ID,
     ArchiveSettings,
 )
+from mirrorlake.feed.reader import FeedCommit
+from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.rows import INSERT
 from mirrorlake.feed.targets.build import Basis, TargetChanges
 from mirrorlake.feed.targets.rows import own_columns, target_columns
@@ -56,7 +59,7 @@ class EveryChange:
 
     def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
         """Write the rows as of a version, and the changes of that version, which no later portion
-        contains."""
+        contains, unless they are older than changes are kept."""
         values: dict[str, Any] = {
             "change_type": INSERT,
             "commit_version": version,
@@ -64,8 +67,13 @@ class EveryChange:
             ORIGIN: SNAPSHOT,
         }
         blocks = (own_columns(some, basis.schema, self._own(basis, values)) for some in rows)
-        feed = basis.source.feed(version, version)
-        changes = (self._changes(basis, commit.rows) for commit in feed)
+        try:
+            commits: Iterable[FeedCommit] = basis.source.feed(version, version)
+        except FeedError as error:
+            if error.reason != FeedReason.EXPIRED:
+                raise
+            commits = ()
+        changes = (self._changes(basis, commit.rows) for commit in commits)
         return self._appended(basis, chain(blocks, changes))
 
     def apply(self, basis: Basis, portion: Portion) -> TargetChanges:

@@ -79,12 +79,13 @@ class FeedSource:
     def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
         """The start of a new target: a version, the latest version, or the whole feed.
 
-        It starts without rows only if the feed covers every row since version 0.
+        It starts without rows only if the feed covers every row since version 0, and with those of
+        the latest version if that is older than changes are kept.
         """
         request = FeedRequest.of(self.location, from_beginning=True)
         feed = Feed(request, self._options, log=self._log)
-        latest = feed.plan.latest
-        if feed.first > latest:
+        latest, is_quiet = feed.plan.latest, feed.first > feed.plan.latest
+        if is_quiet and not feed.history.metadata(latest, latest)[-1].has_feed:
             raise request.refused(
                 "the changes of the table are not recorded", FeedReason.NOT_RECORDED
             )
@@ -95,12 +96,13 @@ class FeedSource:
                 (feed.first, latest),
                 hint="Begin with a version that the table has, or with the latest one.",
             )
-        if version is not None:
+        if version is not None and not (is_quiet and version == latest):
             self.feed(version, version)  # raises if it is no longer readable
         if version is None and not from_latest and feed.first == 0:
             return Begin(-1, 0)
-        snapshot = latest if from_latest else feed.first if version is None else version
-        return Begin(snapshot, snapshot + 1)
+        if version is None:
+            version = latest if from_latest or is_quiet else feed.first
+        return Begin(version, version + 1)
 
     def at(self, version: int) -> TableSnapshot:
         """The table as of a version."""
