@@ -92,9 +92,12 @@ def _join(
         source, present = file_rows(connection, paths, schema)
         present -= unread
         query = _join_query(schema, keys, present, source, whole=whole)
-        # The threads that read would wait for the one that converts the result.
-        connection.execute(f"create temp table found as {query}", {"paths": paths})
-        return connection.execute("from found").to_arrow_table()
+        if threads > 1:
+            # The threads that read would wait for the one that converts the result. With one
+            # thread, the table would only be another copy.
+            connection.execute(f"create temp table found as {query}", {"paths": paths})
+            return connection.execute("from found").to_arrow_table()
+        return connection.execute(query, {"paths": paths}).to_arrow_table()
 
 
 def numbered_keys(keys: pa.Table) -> pa.Table:
