@@ -213,3 +213,21 @@ def test_of_a_truncation_there_is_no_event_and_the_table_stops() -> None:
     assert [type(error) for error in written.lost] == [TableTruncated]
     assert written.events() == []
     assert EventState.read(written.records, "there").tables == {}
+
+
+@pytest.mark.clause("ST-304")
+def test_the_oldest_event_that_waits_is_known_until_its_file_is_written() -> None:
+    written = destination()
+    stream = [inserts(0, 10, 1), inserts(10, 20, 2)]
+    writer = written.writer()
+    for chunk in chunks(stream, set()):
+        writer.take(chunk, 0.0)
+    ((name, tables),) = written.records.waiting_events().items()
+    ((table, (committed, _read)),) = tables.items()
+    assert (name, table) == ("there", str(ID))
+    assert committed == int(stream[0].time.timestamp() * 1000)
+    writer.roll(0.0)
+    writer.cut(Lsn(20), None)
+    assert written.records.waiting_events() == {"there": {}}
+    latencies = EventState.read(written.records, "there").latencies
+    assert sum(latencies.system.counts) == sum(latencies.total.counts) == 1

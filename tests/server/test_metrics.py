@@ -24,7 +24,7 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.objects import CaptureSaid
 from mirrorlake.app.streams.supervisor import Work
-from mirrorlake.capture.events.state import BatchTimes, WrittenEvents
+from mirrorlake.capture.events.state import BatchTimes, StreamLatencies, WrittenEvents
 from mirrorlake.capture.record import AppendOnly
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
@@ -136,20 +136,24 @@ def test_freshness_is_how_late_the_oldest_change_that_waits_was_read(tmp_path: P
     assert freshness() == [0.0]
 
 
+def of_event_files(root: Path, said: CaptureSaid) -> Work:
+    """A stream that writes event files."""
+    return Work(
+        ResourceName.parse(STREAM),
+        CaptureKeeper(WallClock()),
+        status=Status("c", None, None),
+        project=replace(Project.of_root(root), lands=False),
+        said=said,
+    )
+
+
 @pytest.mark.clause("ST-305", "ST-306")
 def test_objects_that_become_event_files_have_an_age_and_latencies(tmp_path: Path) -> None:
     now = time.time()
     last = BatchTimes(int((now - 100) * 1000), int((now - 99) * 1000), int((now - 97) * 1000))
     blank = WrittenEvents(events=1)
     said = CaptureSaid(written={"s.t": replace(blank, last=last), "s.loaded": blank})
-    files = replace(Project.of_root(tmp_path), lands=False)
-    work = Work(
-        ResourceName.parse(STREAM),
-        CaptureKeeper(WallClock()),
-        status=Status("c", None, None),
-        project=files,
-        said=said,
-    )
+    work = of_event_files(tmp_path, said)
     text = text_of(ServiceBatches(), [work])
     names = "system_latency", "total_latency", "last_event_age"
     told = {
@@ -162,6 +166,36 @@ def test_objects_that_become_event_files_have_an_age_and_latencies(tmp_path: Pat
     system, total, age = (float(found[0][1]) for found in told.values())
     assert (system, total) == (pytest.approx(2, abs=0.01), pytest.approx(3, abs=0.01))
     assert age >= 100
+
+
+@pytest.mark.clause("ST-304", "ST-305", "ST-306")
+def test_streams_to_event_files_have_latencies_and_freshness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = StreamLatencies.of(BatchTimes(1_000, 2_000, 2_200))
+    said = CaptureSaid(
+        delivered=("s.idle", "s.t"),
+        latencies=times + StreamLatencies.of(BatchTimes(0, 3_000, 7_000)),
+        waiting={"s.t": 3.5},
+    )
+    work = of_event_files(tmp_path, said)
+    stopped = text_of(ServiceBatches(), [work])
+    monkeypatch.setattr(CaptureKeeper, "is_running", True)
+    text = text_of(ServiceBatches(), [work])
+    freshness = r"^mirrorlake_(stream|object)_freshness_seconds{(?:object=\"(.*?)\",)?.*} (.*)"
+    assert re.findall(freshness, stopped, re.M) == []  # nobody reads
+    assert re.findall(freshness, text, re.M) == [
+        ("stream", "", "3.5"),
+        ("object", "s.idle", "0.0"),
+        ("object", "s.t", "3.5"),
+    ]
+    found = re.findall(r"^mirrorlake_stream_(\w+)_latency_seconds_(count|sum){.*} (.*)", text, re.M)
+    assert found == [
+        ("system", "count", "2.0"),
+        ("system", "sum", "4.2"),
+        ("total", "count", "2.0"),
+        ("total", "sum", "8.2"),
+    ]
 
 
 @pytest.mark.clause("ST-302", "ST-303", "ST-306")

@@ -8,8 +8,8 @@ on; `append_only.json` holds what the source has counted of tables whose updates
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
 the last changes of that; `loads.json`, where not every table is loaded, says of which the rows are;
 `outage.json` is there while the source does not answer; `retained.json` says how much of its log
-the source keeps; `truncated.json` (strict zones) holds the position before which nothing of a table
-may be published again.
+the source keeps, and `waiting_events.json` which events wait for their file; `truncated.json`
+(strict zones) holds the position before which nothing of a table may be published again.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ KNOWN = "known.json"
 OUTAGE = "outage.json"
 SINKS = "sinks.json"
 RETAINED = "retained.json"
+WAITING_EVENTS = "waiting_events.json"
 LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 
@@ -321,6 +322,21 @@ class Records:
 
     def write_retained(self, facts: Mapping[str, Any]) -> None:
         self._write(RETAINED, {"log": dict(facts)})
+
+    def waiting_events(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Of each destination of event files, of each table: the oldest event that was read and is
+        not written. When it was committed in the source and when it was read, in milliseconds."""
+        return {
+            destination: {table: (committed, read) for table, (committed, read) in tables.items()}
+            for destination, tables in self._read(WAITING_EVENTS).get("destinations", {}).items()
+        }
+
+    def write_waiting_events(
+        self, destination: str, waiting: Mapping[str, tuple[int, int]]
+    ) -> None:
+        known = self.waiting_events()
+        if known.get(destination) or waiting:
+            self._write(WAITING_EVENTS, {"destinations": known | {destination: dict(waiting)}})
 
     def outage(self) -> Outage | None:
         """What is known of the source while it does not answer."""

@@ -150,7 +150,7 @@ def _times(works: list[Work]) -> Iterator[Metric]:
 
 
 def _freshness(works: list[Work]) -> Iterator[Metric]:
-    words = "From the commit of the oldest change that waits to its landing, 0 when none waits"
+    words = "From the commit of the oldest change that waits to its landing or reading, 0 for none"
     of_stream = GaugeMetricFamily("mirrorlake_stream_freshness_seconds", words, labels=_STREAM)
     of_object = GaugeMetricFamily("mirrorlake_object_freshness_seconds", words, labels=_OBJECT)
     for work in works:
@@ -159,11 +159,21 @@ def _freshness(works: list[Work]) -> Iterator[Metric]:
             for table in (work.status.tables if work.status else [])
             if table.freshness_seconds is not None
         }
+        if _writes_events(work):
+            known = _of_events(work)
         if known:
             of_stream.add_metric([str(work.name)], max(known.values()))
         for table, seconds in known.items():
             of_object.add_metric([str(work.name), table], seconds)
     yield from (of_stream, of_object)
+
+
+def _of_events(work: Work) -> dict[str, float]:
+    """Freshness of objects that become event files; what a capture that ended had read is read
+    again."""
+    if not work.capture.is_running:
+        return {}
+    return dict.fromkeys(work.said.delivered, 0.0) | dict(work.said.waiting)
 
 
 def _latencies(service: ServiceBatches | None, works: list[Work]) -> Iterator[Metric]:
@@ -186,6 +196,10 @@ def _latencies(service: ServiceBatches | None, works: list[Work]) -> Iterator[Me
         )
         for name, (buckets, total) in histograms.items():
             of_stream.add_metric([name], buckets, total)
+        for work in filter(_writes_events, works):
+            histogram = getattr(work.said.latencies, kind)
+            if any(histogram.counts):
+                of_stream.add_metric([str(work.name)], histogram.cumulative(), histogram.sum)
         of_object = GaugeMetricFamily(
             f"mirrorlake_object_{kind}_latency_seconds",
             f"{words}, of the last change of the last batch",

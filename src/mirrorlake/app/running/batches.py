@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,11 +16,10 @@ from dataclasses import dataclass, field
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.status.amounts import p50_p99
 from mirrorlake.app.status.recent import RecentBatches
+from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.steps import ApplyFiles
 
-BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
-"""Upper bounds of the classes of a histogram, in seconds; the last class has none."""
 POINT_SECONDS, POINTS = 60.0, 360
 """Plots have one point for each minute of the last six hours."""
 MOST_TIMES = 5_000
@@ -60,23 +58,6 @@ class BatchWatcher(Watcher):
         counts = outcome.counts
         rows = counts.insert + counts.update + counts.delete
         self._report(AppliedBatch(self._mirror, str(step.table), rows, system, total))
-
-
-@dataclass(slots=True)
-class LatencyHistogram:
-    """Counts by class of BOUNDS, and the sum in seconds."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    sum: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.sum += seconds
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """As Prometheus has it: upper bound, and how many are not above it."""
-        bounds = [*(str(bound) for bound in BOUNDS), "+Inf"]
-        return [(bound, sum(self.counts[: n + 1])) for n, bound in enumerate(bounds)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState
-from mirrorlake.capture.events.state import WrittenEvents, delivered, written
+from mirrorlake.capture.events.state import (
+    StreamLatencies,
+    WrittenEvents,
+    delivered,
+    latencies,
+    written,
+)
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
@@ -29,12 +35,15 @@ Known = Mapping[TableId, TableError | None]
 @dataclass(frozen=True, slots=True)
 class CaptureSaid:
     """What the capture of a stream said of its tables. jobs: of each table the backfill that was
-    asked for last; delivered: tables whose rows are written as events, written: how much of each;
+    asked for last; delivered: tables whose rows are written as events, written: how much of each,
+    latencies: of all, waiting: by how many seconds the oldest event that waits was read late;
     loads: how far loads are; unloaded: tables whose rows are not loaded."""
 
     jobs: Sequence[BackfillJob] = ()
     delivered: Collection[str] = ()
     written: Mapping[str, WrittenEvents] = field(default_factory=dict)
+    latencies: StreamLatencies = field(default_factory=StreamLatencies)
+    waiting: Mapping[str, float] = field(default_factory=dict)
     loads: Mapping[TableId, LoadProgress] = field(default_factory=dict)
     unloaded: Collection[str] = ()
 
@@ -53,7 +62,17 @@ def capture_said(project: Project, loads: Mapping[TableId, LoadProgress]) -> Cap
     )
     if project.lands:
         return said
-    return replace(said, delivered=delivered(records), written=written(records))
+    waiting: dict[str, float] = {}
+    for tables in records.waiting_events().values():
+        for table, (committed, read) in tables.items():
+            waiting[table] = max(waiting.get(table, 0.0), (read - committed) / 1000)
+    return replace(
+        said,
+        delivered=delivered(records),
+        written=written(records),
+        latencies=latencies(records),
+        waiting=waiting,
+    )
 
 
 def objects_of(

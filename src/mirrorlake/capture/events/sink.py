@@ -66,6 +66,7 @@ class EventsSink:
 
     def recover(self) -> None:
         EventState.begin(self._records, self._settings.described, self._clock.now())
+        self._records.write_waiting_events(self._settings.described, {})
 
     def durable(self) -> LogPoint | None:
         position = self._state().position

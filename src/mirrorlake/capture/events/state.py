@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.capture.record import Records
+from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
 
 _FILE = "events.json"
@@ -38,6 +39,29 @@ class BatchTimes:
     committed: int
     read: int
     written: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLatencies:
+    """Of the last changes of the batches of all tables: from their reading (system) and from their
+    commit in the source (total) until their files are written (ST-305)."""
+
+    system: LatencyHistogram = field(default_factory=LatencyHistogram)
+    total: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+    @classmethod
+    def parse(cls, stored: Mapping[str, Any]) -> Self:
+        return cls(**{name: LatencyHistogram(**one) for name, one in stored.items()})
+
+    @classmethod
+    def of(cls, times: BatchTimes) -> Self:
+        one = cls()
+        one.system.add(max(times.written - times.read, 0) / 1000)
+        one.total.add(max(times.written - times.committed, 0) / 1000)
+        return one
+
+    def __add__(self, other: StreamLatencies) -> StreamLatencies:
+        return StreamLatencies(self.system + other.system, self.total + other.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +96,7 @@ class EventState:
     moment at which the stream began, so that no two streams of one name share a number.
     position: up to where everything is durable, empty before the first cut. tables: what is
     loaded, with the point of its load and what it was loaded as. loads: complete loads that wait to
-    be seen, with their files. written: of each table, since the stream began.
+    be seen, with their files. written: of each table, since the stream began; latencies: of all.
     """
 
     destination: str
@@ -82,6 +106,7 @@ class EventState:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     loads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     written: Mapping[str, WrittenEvents] = field(default_factory=dict)
+    latencies: StreamLatencies = field(default_factory=StreamLatencies)
 
     @classmethod
     def begin(cls, records: Records, destination: str, now: datetime) -> None:
@@ -104,6 +129,7 @@ class EventState:
             found["tables"],
             found["loads"],
             _written(found),
+            _latencies(found),
         )
 
     def write(self, records: Records) -> None:
@@ -115,7 +141,8 @@ class EventState:
     def wrote(self, table: str, more: WrittenEvents) -> EventState:
         """More was written of a table."""
         known = self.written.get(table, WrittenEvents())
-        return replace(self, written={**self.written, table: known + more})
+        times = self.latencies + StreamLatencies.of(more.last) if more.last else self.latencies
+        return replace(self, written={**self.written, table: known + more}, latencies=times)
 
     def without(self, table: str) -> EventState:
         """Without the table, which is loaded again."""
@@ -138,6 +165,15 @@ def written(records: Records) -> dict[str, WrittenEvents]:
         for table, more in _written(state).items():
             found[table] = found.get(table, WrittenEvents()) + more
     return found
+
+
+def latencies(records: Records) -> StreamLatencies:
+    """In all destinations together."""
+    return sum(map(_latencies, _stored(records).values()), StreamLatencies())
+
+
+def _latencies(stored: Mapping[str, Any]) -> StreamLatencies:
+    return StreamLatencies.parse(stored.get("latencies", {}))
 
 
 def _written(stored: Mapping[str, Any]) -> dict[str, WrittenEvents]:

@@ -79,12 +79,21 @@ class EventsWriter:
         self._repeated: list[TakenRows] = []  # of the batch that an earlier process assigned
         self._oldest: float | None = None
         self._size = 0
+        self._first = dict[str, tuple[int, int]]()  # as in `Records.waiting_events`
         self._through = durable  # everything that ends here or before was taken
         self.durable = durable
         batch = state.assigned
         self._again = source.parse_point(batch.through) if batch else None
 
     def take(self, chunk: Chunk, now: float) -> None:
+        tables = len(self._first)
+        self._take_parts(chunk, now)
+        if len(self._first) != tables:
+            self._tell_waiting()
+        for point in chunk.reached():
+            self._through = self._through.join(point)
+
+    def _take_parts(self, chunk: Chunk, now: float) -> None:
         transactions = chunk.transactions
         if chunk.opens and transactions.closed():
             opened, self._open = self._open, []
@@ -99,8 +108,6 @@ class EventsWriter:
                 self._take(build.emptied(part), transactions, now)
             elif isinstance(part, Truncation):
                 self._truncated(part, transactions)
-        for point in chunk.reached():
-            self._through = self._through.join(point)
 
     def due(self) -> float | None:
         """A file closes by its size or its age, whichever comes first (ST-171)."""
@@ -122,7 +129,7 @@ class EventsWriter:
             self._again = None
         waiting, self._waiting = self._waiting, []
         self._write(waiting, self._through)
-        self._oldest, self._size = None, 0
+        self._none_waits()
 
     def cut(
         self,
@@ -171,12 +178,23 @@ class EventsWriter:
         self._open = [part for part in self._open if part.table.table != table]
         self._waiting = [rows for rows in self._waiting if rows.table.table != table]
         self._repeated = [rows for rows in self._repeated if rows.table.table != table]
+        if self._first.pop(str(table), None):
+            self._tell_waiting()
         self._state = self._state.without(str(table))
         self._state.write(self._records)
 
     def abandon(self) -> None:
         self._open, self._waiting, self._repeated = [], [], []
+        self._none_waits()
+
+    def _none_waits(self) -> None:
         self._oldest, self._size = None, 0
+        if self._first:
+            self._first = {}
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        self._records.write_waiting_events(self._settings.described, self._first)
 
     def _milliseconds(self, moment: datetime) -> int:
         return (moment - _EPOCH) // _MILLISECOND
@@ -218,7 +236,11 @@ class EventsWriter:
             before = np.zeros(len(whole.marker), bool)
         for which, waiting in ((before, self._repeated), (~before, self._waiting)):
             if which.any():
-                waiting.append(self._taken(whole.only(which), transactions, gone[which]))
+                taken = self._taken(whole.only(which), transactions, gone[which])
+                waiting.append(taken)
+                if (table := str(taken.table.table)) not in self._first:
+                    read = self._milliseconds(self._clock.now())
+                    self._first[table] = int(taken.changed.min()), read
         self._size += whole.rows.nbytes
         self._oldest = now if self._oldest is None else self._oldest
 
