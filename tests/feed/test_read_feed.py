@@ -329,6 +329,16 @@ def test_a_file_that_is_damaged_is_named(table: FeedTable, what: str, damage: st
 
 
 @pytest.mark.clause("CF-172")
+def test_a_table_that_records_no_changes_has_no_beginning(table: FeedTable) -> None:
+    table.record(is_on=False)
+    table.change((INSERT, (3, "unseen")))
+    with pytest.raises(FeedError, match="changes of the table are not recorded") as refused:
+        read_feed(table.path, from_beginning=True)
+    assert (refused.value.reason, refused.value.readable) == ("not_recorded", None)
+    assert read_feed(table.path, from_beginning=True, on_gap="report").to_arrow().num_rows == 0
+
+
+@pytest.mark.clause("CF-172")
 def test_gaps_are_reported_on_request(table: FeedTable) -> None:
     table.record(is_on=False)
     table.change((INSERT, (3, "unseen")))

@@ -76,6 +76,8 @@ class _Planner:
     def plan(self) -> FeedPlan:
         history, request = self._history, self._request
         first, late_start = self._start()
+        if isinstance(request.start, Beginning) and first > history.latest:
+            self._check_recorded()
         last, late_end = self._end()
         if (late_start or late_end) and request.beyond_latest is BeyondLatest.ERROR:
             raise self._refused(
@@ -207,6 +209,17 @@ class _Planner:
             else:
                 gaps.append(FeedGap(known_version.version, end, FeedReason.NOT_RECORDED))
         return gaps, covered
+
+    def _check_recorded(self) -> None:
+        """Refuse to begin with the first readable version of a table that records no changes:
+        there is none, which is no empty range."""
+        latest = self._history.latest
+        if self._request.on_gap is not OnGap.ERROR:
+            return
+        if not self._history.metadata(latest, latest)[-1].has_feed:
+            raise self._refused(
+                "the changes of the table are not recorded", FeedReason.NOT_RECORDED
+            )
 
     def _gap_error(self, gaps: list[FeedGap]) -> Exception:
         gap = gaps[0]

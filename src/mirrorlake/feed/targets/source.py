@@ -85,10 +85,6 @@ class FeedSource:
         request = FeedRequest.of(self.location, from_beginning=True)
         feed = Feed(request, self._options, log=self._log)
         latest, is_quiet = feed.plan.latest, feed.first > feed.plan.latest
-        if is_quiet and not feed.history.metadata(latest, latest)[-1].has_feed:
-            raise request.refused(
-                "the changes of the table are not recorded", FeedReason.NOT_RECORDED
-            )
         if version is not None and version > latest:
             raise request.refused(
                 f"version {version} is after the latest, which is {latest}",
