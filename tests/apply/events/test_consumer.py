@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.apply.events import file_reader
+from mirrorlake.apply.events import file_reader, reading
 from mirrorlake.apply.events import journal as journals
 from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.listing import FoundFile
@@ -284,6 +284,20 @@ def test_a_file_that_does_not_fit_in_memory_is_read_twice_and_applied_in_parts(
     if not is_append:
         assert (found[7], found[8], found[200]) == ("1.5", "308", "200")
     assert bucket.cycle(anew=True) == 0
+
+
+@pytest.mark.parametrize("together", [10_000, 64 << 20])
+def test_parts_that_are_large_stay_until_their_file_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    # After such a part, memory is released before the next one is read.
+    monkeypatch.setattr(reading, "LARGE", 0)
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", together)
+    monkeypatch.setattr(json_events, "_MOST_TOGETHER", 50)
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", *(event(n, {"id": n}, uuid=f"u{n}") for n in range(230)))
+    assert bucket.cycle() == 1
+    assert sorted(row["id"] for row in bucket.rows()) == list(range(230))
 
 
 @pytest.mark.parametrize(("most", "commits"), [(1, 4), (160 << 20, 2)])

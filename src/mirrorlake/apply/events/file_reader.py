@@ -62,6 +62,7 @@ class _Read:
             size += part.size
             if size > MOST_TOGETHER:
                 held = [FileEvents.together(held).without_rows()]
+            del part  # before the next one is read
         return cls(FileEvents.together(held), types, has_types, size > MOST_TOGETHER)
 
 
@@ -193,7 +194,8 @@ class FileReader:
                     if size > MOST_TOGETHER:
                         together, held, size = FileEvents.together(held), [], 0
                         yield together
-                        del part, together  # before the next ones are read
+                        del together
+                    del part  # before the next ones are read
         except (FileNotFoundError, UnreadableEvents) as error:
             yield _dead(file, f"it was replaced while it was read: {error}")
         else:
@@ -209,6 +211,7 @@ class FileReader:
         for part in event_parts(opened, file.path, self._settings, columns, known):
             self._go_on()
             yield part
+            del part
 
     def _schema(self, file: FoundFile) -> list[EventColumn] | None:
         return schema_columns(self._store.read(file.schema)) if file.schema else None

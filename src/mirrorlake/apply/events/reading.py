@@ -150,26 +150,15 @@ def event_parts(
         UnreadableEvents also after parts: use none of them before the last one has been read.
     """
     for batch in read_events(file, columns=columns, known=known):
-        tables: list[TableEvents] = []
-        letters: list[DeadLetter] = []
-        _sort(batch, name, settings, tables, letters, is_inferred=columns is None)
         is_large = batch.payload.nbytes > LARGE
+        found = [_sorted(batch, name, settings, is_inferred=columns is None)]
         del batch  # which may be large, as may the next one
-        yield FileEvents(tables, letters)
+        yield found.pop()  # so that it is freed when the caller does not need it any more
         if is_large:
-            tables.clear()
             pa.default_memory_pool().release_unused()
 
 
-def _sort(
-    batch: EventBatch,
-    name: str,
-    settings: EventInput,
-    tables: list[TableEvents],
-    letters: list[DeadLetter],
-    *,
-    is_inferred: bool,
-) -> None:
+def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: bool) -> FileEvents:
     """Distribute the events of a batch to their tables and the dead letters.
 
     is_inferred: whether the columns are those of all events, so that a table has only those of
@@ -178,8 +167,10 @@ def _sort(
     try:
         checked = check(batch, settings.source)
     except ValueError as error:
-        letters += [DeadLetter(name, batch.first + row, str(error)) for row in range(len(batch))]
-        return
+        return FileEvents(
+            (), [DeadLetter(name, batch.first + row, str(error)) for row in range(len(batch))]
+        )
+    tables, letters = list[TableEvents](), list[DeadLetter]()
     rejected = dict(batch.rejected) | dict(checked.rejected)
     parts = [
         pc.fill_null(contiguous(batch.head.column(column)), "")
@@ -226,6 +217,7 @@ def _sort(
     for row, reason in sorted(rejected.items()):
         table = str(own[int(groups.code[row])]) if not nameless[row] else ""
         letters.append(DeadLetter(name, batch.first + row, reason, table))
+    return FileEvents(tables, letters)
 
 
 def _with_values(rows: pa.Table) -> pa.Table:
