@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup import key_join, pages
 from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -210,6 +211,21 @@ def test_columns_may_have_any_name(tmp_path: Path, name: str, mapped: bool) -> N
     matches = found(table, keys_of(shape, [(0, "a"), (0, "b")]), threads=2)
     assert counted(rows_of(matches.rows)) == counted([(2, "b"), (4, "a"), (5, "b")])
     assert sorted(zip(matches.file, matches.row, strict=True)) == [(0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("name", [*NAMES[:8], "__code", "__row", "__FILE", "__path"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_columns_of_files_that_are_joined_may_have_any_name(
+    tmp_path: Path, name: str, threads: int
+) -> None:
+    columns = [Column("id", types.LONG), Column(name, types.LONG)]
+    schema = TableSchema(Schema.of(columns), ("id", name), (None, None))
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3], name: [70, 80, 90]}), path)
+    found = key_join.rows([str(path)], schema, pa.table({"id": pa.array([9, 3])}), threads)
+    assert found.select(["id", name, key_join.CODE, key_join.FILE, key_join.ROW]).to_pylist() == [
+        {"id": 3, name: 90, key_join.CODE: 1, key_join.FILE: 0, key_join.ROW: 2}
+    ]
 
 
 @pytest.mark.parametrize("name", ["a[b]c", "a*b", "what?", "per%41cent", "{a,b}", "sp ace", "it's"])

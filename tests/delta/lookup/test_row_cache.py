@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from mirrorlake.delta.lookup import row_cache
 from mirrorlake.delta.lookup.key_lookup import find_rows
+from mirrorlake.delta.lookup.whole_files import WholeFileReader
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.feed.reading_ahead import FileRead, read_alone
 from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -43,6 +46,14 @@ def test_columns_that_the_file_lacks_are_null_and_others_are_left_out(tmp_path: 
     path = written(tmp_path / "1.parquet", a=["x"], id=[1], c=[0])
     assert row_cache.table_rows(path, TABLE).to_pylist() == [{"id": 1, "a.b": None}]
     assert row_cache.table_rows(written(tmp_path / "2.parquet", c=[0, 1]), TABLE).num_rows == 2
+
+
+def test_columns_that_got_each_others_names_have_their_own_values(tmp_path: Path) -> None:
+    columns = [Column("id", types.LONG), Column("a.b", types.LONG)]
+    schema = TableSchema(Schema.of(columns), ("a.b", "id"), (None, None))
+    path = written(tmp_path / "1.parquet", id=[1], a_b=[2])
+    read = partial(row_cache.read_rows, path, WholeFileReader(schema))
+    assert read_alone(FileRead(0, 0, read)).to_pylist() == [{"id": 2, "a.b": 1}]
 
 
 def test_a_file_is_read_once(tmp_path: Path) -> None:

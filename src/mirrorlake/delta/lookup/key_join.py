@@ -21,11 +21,11 @@ from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
 
-CODE, FILE, ROW = "__code", "__file", "__row"
+CODE, FILE, ROW = "__mirrorlake_code", "__mirrorlake_file", "__mirrorlake_row"
 """Columns of found rows: the row number of the key, the index of the file, and the row number in
-it."""
+it. DuckDB would give them other names beside columns of the table that have the same."""
 
-_PATH = "__path"
+_PATH = "__mirrorlake_path"
 _NUMBER = "file_row_number"
 
 _FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {ROW}
@@ -118,7 +118,8 @@ def file_rows(
     # A column has the fixed name of DuckDB's row number, so Arrow reads the files instead.
     stored = _stored(paths, schema)
     connection.register("stored", stored)
-    return "(select * from stored where list_contains($paths, __path))", set(stored.column_names)
+    chosen = f"(select * from stored where list_contains($paths, {_PATH}))"  # noqa: S608
+    return chosen, set(stored.column_names)
 
 
 def _without_values(paths: Sequence[str]) -> set[str]:

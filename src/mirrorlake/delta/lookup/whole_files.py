@@ -37,6 +37,7 @@ class WholeFileReader:
         self.schema, self._target = schema, arrow_schema(schema.schema)
         self.columns = repr(schema)
         self._stored = frozenset(schema.file_schema().names)
+        self._is_named_alike = list(schema.physical) == schema.schema.names
 
     def read(self, path: str, *, use_threads: bool) -> Generator[None, None, pa.Table]:
         """All rows of a file, deleted ones included, with all columns of the table; see
@@ -47,7 +48,7 @@ class WholeFileReader:
             yield
             found = file.read([x for x in names if x in self._stored], use_threads=use_threads)
         yield
-        if found.schema.equals(self._target):
+        if self._is_named_alike and found.schema.equals(self._target):
             return found
         there = dict(zip(found.column_names, found.columns, strict=True))
         columns = []
