@@ -241,6 +241,20 @@ def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
     evolving.check("pears")
 
 
+def test_what_else_one_look_finds_is_not_forgotten_for_a_table_that_is_added_again(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.begin(*TABLES)
+    with evolving.capturing() as capture:
+        evolving.run("truncate apples_1", f"alter publication {evolving.made} drop table pears")
+        evolving.run("delete from pears where id = 1")
+        capture.once()
+    evolving.apply()
+    assert set(reasons(evolving)) == {"public.apples", "public.pears"}
+    for table in ("apples", "pears"):
+        evolving.check(table)
+
+
 def test_no_key_is_there_twice_while_a_table_is_read_again(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.run(*CHANGES["truncated, filled at once"], AFTER)

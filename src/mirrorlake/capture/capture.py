@@ -570,7 +570,9 @@ class Capture:
             return found
         again = unpublished.find(found, streamed, tables, self._settings)
         if unpublished.include(self._source.objects, again, self._backfills.require):
-            return self._source.watch(streamed)
+            # What differs is told once.
+            told = [one for one in found if one.severity is not CheckSeverity.ERROR]
+            return [*told, *self._source.watch(streamed)]
         return found
 
     def _check_source(self, tables: Sequence[SourceTable]) -> None:
