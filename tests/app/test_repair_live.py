@@ -242,6 +242,21 @@ def test_a_stopped_table_is_repaired(evolving: EvolvingDatabase) -> None:
     evolving.check("apples")
 
 
+def test_a_stopped_table_that_was_renamed_is_repaired(evolving: EvolvingDatabase) -> None:
+    publication = slot_of(evolving)
+    evolving.run("alter table apples rename to plums", "update plums set note = 'moved'")
+    evolving.capture()
+    evolving.run(f"comment on publication {publication} is 'of others'")
+    evolving.run(f"alter publication {publication} drop table plums", "delete from plums")
+    evolving.capture()
+    assert evolving.stopped().keys() == {"public.apples"}
+    evolving.run(f"alter publication {publication} add table plums")
+    assert repaired(evolving, "public.apples").is_needed
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples", source="plums")
+
+
 def test_nothing_is_repaired_that_is_right(evolving: EvolvingDatabase) -> None:
     assert repaired(evolving, dry=True).sentences() == [
         "There is nothing to repair: the source still has every change."

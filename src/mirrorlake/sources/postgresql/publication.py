@@ -131,7 +131,8 @@ def include(
                 if members:
                     _create(connection, settings, name, members)
                 continue
-            missing = [t for t in members if not state.all_tables and t.table not in state.tables]
+            there = state.tables
+            missing = [t for t in members if not state.all_tables and t.in_source not in there]
             if missing:
                 if in_use and (refused := late_addition(connection, name, missing)):
                     raise refused
