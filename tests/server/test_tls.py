@@ -35,8 +35,9 @@ def files_of(folder: Path, name: str) -> tuple[Path, Path]:
 
 def test_commands_reach_a_service_with_tls_and_trust_its_certificate_alone(tmp_path: Path) -> None:
     (own, key), (other, _key) = (files_of(tmp_path, name) for name in ("own", "other"))
-    folder = tmp_path / "service"
-    options = ("--host", "0.0.0.0", "--tls-certificate", str(own), "--tls-key", str(key))
+    folder, both = tmp_path / "service", tmp_path / "both.pem"
+    both.write_text(key.read_text() + own.read_text() + other.read_text())
+    options = ("--host", "0.0.0.0", "--tls-certificate", str(both), "--tls-key", str(both))
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "mirrorlake.cli.main", "serve", "--no-apply"),
@@ -55,6 +56,7 @@ def test_commands_reach_a_service_with_tls_and_trust_its_certificate_alone(tmp_p
         wait(lambda: streams() is not None, 120)
         address = json.loads((folder / "serve.json").read_text())
         assert address["url"].startswith("https://127.0.0.1:")
+        assert address["certificate"] == own.read_text().strip()
         for certificate in (other.read_text(), "none"):
             (folder / "serve.json").write_text(json.dumps({**address, "certificate": certificate}))
             with pytest.raises(Unavailable):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import ssl
 import urllib.error
 import urllib.request
@@ -43,19 +42,14 @@ Force = Annotated[
 ]
 DEFAULT_FOLDER = FOLDER
 _SECONDS = 120
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-def _opener(certificates: str | None) -> urllib.request.OpenerDirector:
-    """Without proxies: one of the environment would receive the token. certificates: those of the
-    service, its own first (PEM). It alone is trusted, by whatever name the service is reached.
-    Raises ValueError."""
+def _opener(certificate: str | None) -> urllib.request.OpenerDirector:
+    """Without proxies: one of the environment would receive the token. certificate: of the service
+    (PEM). It alone is trusted, by whatever name the service is reached. Raises OSError."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-    if certificates is not None:
-        own = _CERTIFICATE.search(certificates)
-        if own is None:
-            raise ValueError("no certificate")
-        context = ssl.create_default_context(cadata=own[0])
+    if certificate is not None:
+        context = ssl.create_default_context(cadata=certificate)
         context.check_hostname = False
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         handlers.append(urllib.request.HTTPSHandler(context=context))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -29,6 +30,7 @@ from mirrorlake.server.connections import IDLE_SECONDS, MOST, BoundedConnection
 TOKEN, ADDRESS = "token", "serve.json"
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bound here)
 """By the address that stands for all of them: the one of this machine alone."""
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _DATE_SECONDS = 1.0
 _EXIT_SECONDS = 9.0
 """After so long the process leaves, whatever still runs: a crash would leave no less."""
@@ -156,7 +158,10 @@ def _address(listening: Listening, bound: socket.socket) -> dict[str, str | int]
     host = _LOCAL.get(listening.host, listening.host)
     found: dict[str, str | int] = {"url": _url(listening, host, bound), "pid": os.getpid()}
     if listening.certificate is not None:
-        found["certificate"] = listening.certificate.read_text(encoding="ascii", errors="replace")
+        # Its own is the first; the file may have others, and the key.
+        text = listening.certificate.read_text(encoding="ascii", errors="replace")
+        if own := _CERTIFICATE.search(text):
+            found["certificate"] = own[0]
     return found
 
 
