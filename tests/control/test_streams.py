@@ -52,12 +52,12 @@ def test_a_stream_is_started_and_paused_by_its_state(ready: Control) -> None:
     ready.supervision.observe(SHOP, StreamMove.INVALID, [error])
     assert state() == "NOT_STARTED"
     assert ready.get(ResourceName.parse(starting["name"]))["error"]["message"] == "it is replica"
-    assert ready.errors(SHOP) == [error]
+    assert ready.fetch_stream_errors(SHOP) == [error]
     starting = ask(2)
     ready.supervision.observe(SHOP, StreamMove.VALID)
     done = ready.get(ResourceName.parse(starting["name"]))
     assert (done["done"], done["response"]["state"], state()) == (True, "RUNNING", "RUNNING")
-    assert ready.errors(SHOP) == []
+    assert ready.fetch_stream_errors(SHOP) == []
     ready.supervision.observe(SHOP, StreamMove.DRAINED)  # too late, and left out
     assert state() == "RUNNING"
     ask(3)

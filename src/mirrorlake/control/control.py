@@ -96,7 +96,7 @@ class Control:
             self._requests.get(transaction, name)
             return transaction.activity(str(name))
 
-    def errors(self, stream: ResourceName) -> list[Document]:
+    def fetch_stream_errors(self, stream: ResourceName) -> list[Document]:
         """The errors of a stream, its objects and their backfills (ST-295, ST-296)."""
         with self._database.transaction() as transaction:
             found = list(self._requests.get(transaction, stream).get("errors", []))

@@ -183,7 +183,7 @@ def _stop_backfill(call: Call) -> Document:
 
 
 def _errors(call: Call) -> Document:
-    return {"errors": call.service.control.errors(call.name(ResourceKind.STREAM))}
+    return {"errors": call.service.control.fetch_stream_errors(call.name(ResourceKind.STREAM))}
 
 
 def _errors_operation(call: Call) -> Document:
