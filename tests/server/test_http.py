@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +77,16 @@ def test_an_operation_is_shown_cancelled_and_forgotten(served: Served) -> None:
     assert refused(served.call("GET", f"/v1/{made['name']}")) == (404, "NOT_FOUND")
 
 
+def ended(served: Served, operation: dict[str, Any]) -> Any:
+    """The operation, once it has ended."""
+
+    def looked() -> Any:
+        found = served.call("GET", f"/v1/{operation['name']}")[1]
+        return found if found["done"] else None
+
+    return wait(looked, 60)
+
+
 def not_live(kind: str) -> dict[str, Any]:
     return {kind: {"hostname": "h", "username": "u", "password": "p"}}
 
@@ -106,10 +115,7 @@ def test_a_source_that_is_not_live_is_kept_and_refused_when_it_starts(served: Se
     }
     assert served.call("POST", f"{V1}/streams?streamId=mysql", stream)[1]["done"]
     started = served.call("PATCH", f"{V1}/streams/mysql?updateMask=state", {"state": "RUNNING"})[1]
-    while not started["done"]:
-        time.sleep(0.1)
-        started = served.call("GET", f"/v1/{started['name']}")[1]
-    assert "not read MySQL" in started["error"]["message"]
+    assert "not read MySQL" in ended(served, started)["error"]["message"]
     found = served.call("GET", f"{V1}/streams/mysql")[1]
     assert (found["state"], found["errors"][0]["reason"]) == ("NOT_STARTED", "NOT_OFFERED")
     errors = served.call("POST", f"{V1}/streams/mysql:fetchErrors")[1]["errors"]
@@ -250,17 +256,10 @@ def test_a_run_without_validation_starts_and_waits_for_a_source_that_is_away(
         "backfillAll": {},
     }
     served.call("POST", f"{V1}/streams?streamId=away&force=true", stream)
-
-    def ended(operation: dict[str, Any]) -> dict[str, Any]:
-        while not operation["done"]:
-            time.sleep(0.1)
-            operation = served.call("GET", f"/v1/{operation['name']}")[1]
-        return operation
-
-    refused = ended(served.call("POST", f"{V1}/streams/away:run", {})[1])
+    refused = ended(served, served.call("POST", f"{V1}/streams/away:run", {})[1])
     assert "error" in refused
     assert served.call("GET", f"{V1}/streams/away")[1]["state"] == "NOT_STARTED"
-    forced = ended(served.call("POST", f"{V1}/streams/away:run", {"force": True})[1])
+    forced = ended(served, served.call("POST", f"{V1}/streams/away:run", {"force": True})[1])
     assert forced["response"]["state"] == "RUNNING"
     wait(lambda: served.call("GET", f"{V1}/streams/away")[1]["state"] == "FAILED", 60)
     served.call("DELETE", f"{V1}/streams/away")
