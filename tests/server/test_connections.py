@@ -102,6 +102,27 @@ def test_clients_that_do_not_go_on_keep_nobody_out(sent: bytes) -> None:
                 assert client.recv(10_000).startswith(b"HTTP/1.1 200")
 
 
+def test_who_comes_while_others_are_given_up_is_answered() -> None:
+    begun, goes_on = threading.Semaphore(0), threading.Event()
+
+    async def busy(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.release()
+        if scope["method"] == "GET" and not goes_on.is_set():
+            goes_on.wait(120)  # holds the loop: what comes meanwhile is found in one turn
+        await app(scope, receive, send)
+
+    with serving(busy, 5) as port, ExitStack() as opened:
+        for sent in (POST + b"ab", POST + b"ab", POST + b"ab", GET):
+            opened.enter_context(connected(port)).sendall(sent)
+            assert begun.acquire(timeout=120)
+        for sent in (POST + b"ab", POST + b"ab", POST + b"ab"):
+            opened.enter_context(connected(port)).sendall(sent)
+        client = opened.enter_context(connected(port))
+        client.sendall(GET)
+        goes_on.set()
+        assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
 def test_a_connection_that_is_worked_for_is_not_given_up() -> None:
     begun, goes_on = threading.Event(), threading.Event()
 

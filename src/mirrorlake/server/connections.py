@@ -14,7 +14,11 @@ first request from the connection. Between requests a connection may be idle for
 IDLE_SECONDS = 75
 MOST = 200
 """Connections at the same time. Of more, the one that has waited longest for its client is given
-up; while the service works for all of them, further requests are refused."""
+up; while the service works for all of them, requests of further ones are refused."""
+TASKS_PER_CONNECTION = 5
+"""Requests worked for at the same time, as a multiple of the connections: those of clients that
+left are among them. The one of a connection that is given up ends within three turns of the loop,
+so that given up connections alone never reach it."""
 
 
 class BoundedConnection(H11Protocol):
@@ -22,16 +26,23 @@ class BoundedConnection(H11Protocol):
     there may be, and sent nothing, would keep everybody else out."""
 
     _closing: asyncio.TimerHandle | None = None
+    _most: int | None = None
+    """Connections that there may be; `limit_concurrency`, which the base class compares with the
+    number of connections and with that of requests worked for, is what this one may use."""
+    _is_admitted = False
     since = 0.0
     """When its client last did a whole step: connected, sent a head, or was answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.since = self.loop.time()
-        self._make_room()
+        self._most = self.limit_concurrency
+        self._admit()
         self._look()
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_admitted:
+            self._admit()
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
@@ -46,15 +57,19 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
         self._forget()
 
-    def _make_room(self) -> None:
-        """Give up those that have waited longest, as long as there are too many."""
-        if self.limit_concurrency is None:
+    def _admit(self) -> None:
+        """Take a place, of those that have waited longest where all are taken. Without one, each
+        request of this connection is refused."""
+        if self._most is None:
+            self._is_admitted = True
             return
         others = (cast("BoundedConnection", one) for one in self.connections if one is not self)
         waiting = sorted((one for one in others if one.waits()), key=lambda one: one.since)
-        for one in waiting[: max(len(self.connections) + 1 - self.limit_concurrency, 0)]:
+        for one in waiting[: max(len(self.connections) - self._most, 0)]:
             self.connections.discard(one)  # at once: the transport reports it later
             one.transport.abort()
+        self._is_admitted = len(self.connections) <= self._most
+        self.limit_concurrency = TASKS_PER_CONNECTION * self._most if self._is_admitted else 0
 
     def waits(self) -> bool:
         """Whether the next step is the client's: it has to send the rest of a request, or to read
