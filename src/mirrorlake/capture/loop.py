@@ -33,9 +33,9 @@ Know = Callable[[KnownTables, LogPoint], None]
 Differs = Callable[[TableDiffers], None]
 """Called with a table that has to be read again, before anything later is taken."""
 
-IDLE_CHECK_SECONDS = 5.0
-"""How often the right to write is checked while nothing has any effect: as often as it is
-renewed."""
+IDLE_CHECK_SECONDS = 10.0
+"""How often the right to write is checked, and renewed, while nothing has any effect: three times
+in its term. It is most of what an idle capture does."""
 
 Refuses = Callable[[SchemaChange], TableError | None]
 """The reason why a table cannot continue after its columns have changed; None when it can."""

@@ -46,7 +46,7 @@ _PATIENCE = {
     "tcp_user_timeout": "10000",
 }
 
-_QUIET_SECONDS = 1.25  # a stream is answered each second
+_QUIET_SECONDS = 2.25  # a stream is answered every two seconds at least
 _ANSWER_SECONDS = 2  # for a question; connections are not given less
 _STALLED_SECONDS = 10  # then a connection may never recover
 _SPARE_SECONDS = 60.0

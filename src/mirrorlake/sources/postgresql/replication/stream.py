@@ -28,7 +28,9 @@ STREAMING_OFF = "streaming_off"
 
 _KEEPALIVE = ord("k")
 _HEADER = 25  # type, start, end, time of a message of data
-_ANSWER_EVERY = 1.0  # seconds; each status update requests the server's position
+_ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 1.0, 2.0
+"""Between two status updates, each of which requests the server's position: as long as a reader
+waits for changes at once, within these bounds."""
 
 GATHER_SECONDS = 0.25
 """How long a chunk is gathered at most, from its first message on: as long as the reader can wait,
@@ -70,6 +72,7 @@ class PostgresStream:
         self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
         self._acknowledged = self._durable = Lsn(0)
         self._answered = self.heard = time.monotonic()
+        self._answer_every = _ANSWER_SECONDS
         self._idle = Lsn(0)  # the last such place that we passed on
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         self._slot, self._publications = slot, sql.Literal(names)
@@ -108,6 +111,7 @@ class PostgresStream:
         )
 
     def read(self, wait: float) -> Chunk | None:
+        self._answer_every = min(max(wait, _ANSWER_SECONDS), _MOST_ANSWER_SECONDS)
         with translated():
             messages, caught_up = self._gathered(time.monotonic() + wait)
             if self._replayed is not None:  # the server is not waited for, but heard
@@ -210,7 +214,7 @@ class PostgresStream:
 
     def _wait(self, seconds: float) -> bool:
         """Wait for the server, or until it is time to answer it. Returns whether it sent more."""
-        due = self._answered + _ANSWER_EVERY - time.monotonic()
+        due = self._answered + self._answer_every - time.monotonic()
         ready, _, _ = select.select([self._pgconn.socket], [], [], max(min(seconds, due), 0.0))
         if ready:
             self._pgconn.consume_input()
@@ -226,7 +230,7 @@ class PostgresStream:
             self._answer()
 
     def _answer_when_due(self) -> None:
-        if time.monotonic() - self._answered >= _ANSWER_EVERY:
+        if time.monotonic() - self._answered >= self._answer_every:
             self._answer()
 
     def _answer(self) -> None:
