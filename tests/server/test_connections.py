@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -17,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mirrorlake.server import connections
 from tests.server.service import wait
+from tests.server.test_tls import files_of
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,8 +36,9 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @contextmanager
-def serving(app: ASGIApp, most: int | None) -> Iterator[int]:
-    """The port of a server of an application, which holds so many connections."""
+def serving(app: ASGIApp, most: int | None, *files: Path) -> Iterator[int]:
+    """The port of a server of an application, which holds so many connections. files: a certificate
+    and its key."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
@@ -43,7 +47,11 @@ def serving(app: ASGIApp, most: int | None) -> Iterator[int]:
             log_config=None,
             lifespan="off",
             limit_concurrency=most,
+            ssl_certfile=files[0] if files else None,
+            ssl_keyfile=files[1] if files else None,
         )
+        config.load()
+        connections.encrypt(config)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
         thread.start()
@@ -100,6 +108,39 @@ def test_clients_that_do_not_go_on_keep_nobody_out(sent: bytes) -> None:
             for _ in range(2):
                 client.sendall(GET)
                 assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", GET])
+def test_clients_that_do_not_agree_on_a_key_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
+    certificate, key = files_of(tmp_path, "own")
+    trusting = ssl.create_default_context(cafile=certificate)
+
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(scope["scheme"] * 100_000)(scope, receive, send)
+
+    with serving(long, 5, certificate, key) as port, ExitStack() as opened:
+        silent = [opened.enter_context(connected(port)) for _ in range(12)]
+        for one in silent:
+            one.sendall(sent)
+        encrypted = opened.enter_context(connected(port))
+        with trusting.wrap_socket(encrypted, server_hostname="lake.example.com") as client:
+            for _ in range(2):
+                client.sendall(GET)
+                answer = b""
+                while not answer.endswith(b"\r\n\r\n" + b"https" * 100_000):
+                    answer += client.recv(1_000_000)
+                assert answer[:12] == b"HTTP/1.1 200"
+        assert all(left(one) for one in silent[:8])
+
+
+def left(client: socket.socket) -> bool:
+    """Whether the server closes a connection; it waits for that."""
+    try:
+        while client.recv(1_000):  # an alert of TLS may come before
+            pass
+    except ConnectionResetError:
+        pass
+    return True
 
 
 def test_who_comes_while_others_are_given_up_is_answered() -> None:

@@ -4,8 +4,12 @@ needs its place."""
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import ssl
+from functools import partial
+from typing import Any, cast
 
+from uvicorn import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_SECONDS = 20.0
@@ -85,9 +89,63 @@ class BoundedConnection(H11Protocol):
         if not self._waits_for_head():
             self._forget()
         elif self._closing is None:
-            self._closing = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+            self._closing = self.loop.call_later(HEAD_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        self.transport.close()  # which may be another than at first
 
     def _forget(self) -> None:
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
+
+
+class EncryptedConnection(BoundedConnection):
+    """The same over TLS. Its place is taken when the client connects, not when they have agreed on
+    a key: who opened many connections and sent nothing would use up the files of the process."""
+
+    def __init__(self, context: ssl.SSLContext, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._context = context
+        self._is_agreed, self._early = False, bytearray()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.pause_reading()  # what comes first is not for the base class
+        super().connection_made(transport)
+        self._agreeing = self.loop.create_task(self._agree(transport))
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_agreed:
+            super().data_received(data)
+        else:  # the first request may come with the end of the handshake
+            self._early += data
+
+    async def _agree(self, transport: asyncio.Transport) -> None:
+        """Agree with the client on a key."""
+        encrypted, failure = None, None
+        try:
+            encrypted = await self.loop.start_tls(
+                transport,
+                self,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=HEAD_SECONDS,
+                ssl_shutdown_timeout=HEAD_SECONDS,
+            )
+        except OSError as error:  # that of `ssl` is one
+            failure = error
+        if encrypted is None:  # it failed, or the connection was given up meanwhile
+            self.connection_lost(failure)
+            return
+        self.transport, self.flow, self.scheme = encrypted, FlowControl(encrypted), "https"
+        self._is_agreed = True
+        if self._early and not encrypted.is_closing():
+            super().data_received(bytes(self._early))
+        self._early.clear()
+
+
+def encrypt(config: Config) -> None:
+    """Let the connections of a loaded configuration that has a certificate begin TLS themselves."""
+    if config.ssl is not None:
+        of_context = partial(EncryptedConnection, config.ssl)
+        config.ssl, config.http_protocol_class = None, cast("type[asyncio.Protocol]", of_context)

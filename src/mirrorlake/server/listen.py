@@ -25,7 +25,12 @@ from mirrorlake.config import Project
 from mirrorlake.control.secrets import write_private
 from mirrorlake.errors import UsageError
 from mirrorlake.server.application import application
-from mirrorlake.server.connections import IDLE_SECONDS, MOST, BoundedConnection
+from mirrorlake.server.connections import (
+    IDLE_SECONDS,
+    MOST,
+    BoundedConnection,
+    encrypt,
+)
 
 TOKEN, ADDRESS = "token", "serve.json"
 _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bound here)
@@ -145,6 +150,7 @@ def _load(config: uvicorn.Config, listening: Listening) -> None:
             where=f"{listening.certificate}, {listening.key}",
             hint="Name two files in PEM that belong together.",
         ) from None
+    encrypt(config)
 
 
 def _url(listening: Listening, host: str, bound: socket.socket) -> str:
