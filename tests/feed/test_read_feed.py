@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from mirrorlake import FeedError, read_feed
 from mirrorlake.delta.log import checkpoint
+from mirrorlake.feed.rows import METADATA
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, START, UPDATE, FeedTable, time_of
@@ -369,6 +371,24 @@ def test_commits_come_whole_and_in_order(table: FeedTable) -> None:
         (3, time_of(3), 3),
     ]
     assert sum(batch.num_rows for batch in feed.batches()) == 5
+
+
+def test_all_rows_in_one_table_are_those_of_the_commits(table: FeedTable) -> None:
+    feed = read_feed(table.path, from_version=1)
+    commits = [commit.rows for commit in feed]
+    assert feed.to_arrow() == pa.concat_tables(commits)
+    assert {rows.schema == feed.schema() for rows in [*commits, feed.to_arrow()]} == {True}
+    found = [feed.to_arrow()[name].to_pylist() for name in METADATA]
+    assert sorted(zip(*found, strict=True)) == [
+        (kind, version, time_of(version))
+        for kind, version in (
+            ("delete", 3),
+            ("insert", 2),
+            ("insert", 2),
+            ("update_postimage", 3),
+            ("update_preimage", 3),
+        )
+    ]
 
 
 WIDER = Schema.of([*SHAPE.schema, Column("more", types.DOUBLE)])

@@ -27,7 +27,6 @@ from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.feed.reading_ahead import FileRead, Steps, read_alone
 from mirrorlake.model import types
-from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.options import ObjectOptions
 
@@ -69,16 +68,16 @@ def read(
         reader = ChangeReader(workspace, schema)
         for version in range(first, end + 1):
             for file in reader.files(version, log.actions(version)):
-                yield from read_alone(file)
+                yield from (with_commits([(file.of, rows)]) for rows in read_alone(file))
 
 
 class ChangeReader:
-    """Reads the changes of commits with the columns of `schema`, as `read` does."""
+    """Reads the changes of commits with the columns of `schema` and `_change_type`. `with_commits`
+    adds version and time, for as many files at once as the caller likes."""
 
     def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
         self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
         self._reader = WholeFileReader(self._with_kind)
-        self._target = pa.schema([*arrow_schema(schema.schema), *METADATA_FIELDS])
 
     def files(
         self, version: int, actions: Sequence[Action]
@@ -104,11 +103,7 @@ class ChangeReader:
         path = _checked_path(self._workspace.folder, cdc, self._schema, commit.version)
         with _as_damaged(path, commit.version):
             rows = yield from read_rows(path, reader)
-        if not rows.num_rows:
-            return []
-        # The change type is the last column of both.
-        columns = [*rows.columns, *commit.columns(rows.num_rows)]
-        return [pa.Table.from_arrays(columns, schema=self._target)]
+        return [rows] if rows.num_rows else []
 
     def _difference(
         self, commit: CommitOf, add: Action | None, remove: Action | None
@@ -124,11 +119,7 @@ class ChangeReader:
             (kind, rows.take(rows_only_in(rows.num_rows, first, second)))
             for kind, first, second in (("delete", before, after), ("insert", after, before))
         ]
-        return [
-            with_metadata(part, kind, commit.version, commit.moment)
-            for kind, part in found
-            if part.num_rows
-        ]
+        return [_of_kind(part, kind) for kind, part in found if part.num_rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +128,6 @@ class CommitOf:
 
     version: int
     moment: int
-
-    def columns(self, rows: int) -> tuple[pa.Array, pa.Array]:
-        """Version and time for each row."""
-        when = pa.scalar(self.moment * 1000, METADATA_FIELDS[2].type)
-        return pa.repeat(pa.scalar(self.version, pa.int64()), rows), pa.repeat(when, rows)
 
 
 def _size(add: Action | None, remove: Action | None) -> int:
@@ -222,8 +208,20 @@ def commit_time(version: int, actions: Sequence[Action]) -> int:
 
 def with_metadata(rows: pa.Table, kind: str, version: int, moment: int) -> pa.Table:
     """Rows of one change type."""
-    kinds = pa.repeat(kind, rows.num_rows)
-    more = (kinds, *CommitOf(version, moment).columns(rows.num_rows))
-    return pa.Table.from_arrays(
-        [*rows.columns, *more], schema=pa.schema([*rows.schema, *METADATA_FIELDS])
-    )
+    return with_commits([(CommitOf(version, moment), _of_kind(rows, kind))])
+
+
+def with_commits(found: Sequence[tuple[CommitOf, pa.Table]]) -> pa.Table:
+    """The rows of at least one file, each with version and time of its commit."""
+    rows = pa.concat_tables([rows for _commit, rows in found])
+    counts = [rows.num_rows for _commit, rows in found]
+    versions = np.array([commit.version for commit, _rows in found], np.int64)
+    moments = np.array([commit.moment * 1000 for commit, _rows in found], np.int64)
+    for field, values in zip(METADATA_FIELDS[1:], (versions, moments), strict=True):
+        column = pa.array(np.repeat(values, counts)).view(field.type)
+        rows = rows.append_column(field, column)
+    return rows
+
+
+def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
+    return rows.append_column(METADATA_FIELDS[0], pa.repeat(kind, rows.num_rows))

@@ -6,7 +6,7 @@ its versions are known. Rows are returned by whole commits, in version order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,13 @@ from mirrorlake.delta.workspace import LostFile, OutsideTable, Unreachable, open
 from mirrorlake.errors import FeedError, Unavailable
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
-from mirrorlake.feed.change_files import METADATA_FIELDS, ChangeReader, CommitOf, DamagedFile
+from mirrorlake.feed.change_files import (
+    METADATA_FIELDS,
+    ChangeReader,
+    CommitOf,
+    DamagedFile,
+    with_commits,
+)
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
@@ -132,6 +138,15 @@ class Feed:
 
     def commits(self, part: SchemaRange) -> Iterator[FeedCommit]:
         """The commits of one range that changed rows, ascending, each with all its rows."""
+        with as_feed_error(self.request), closing(self._found(part)) as found:
+            for commit, tables in found:
+                rows = with_commits([(commit, rows) for rows in tables])
+                if (rows := self._arranged(rows, part)).num_rows:
+                    moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
+                    yield FeedCommit(commit.version, moment, rows)
+
+    def _found(self, part: SchemaRange) -> Generator[tuple[CommitOf, list[pa.Table]], None, None]:
+        """The commits of a range that changed rows, and what their files contain."""
         with (
             as_feed_error(self.request),
             open_workspace(self.request.table, self._options) as workspace,
@@ -143,9 +158,8 @@ class Feed:
                 for commit, read in groupby(files, itemgetter(0)):
                     with as_feed_error(self.request, commit.version):
                         found = [rows for _commit, of_file in read for rows in of_file()]
-                    if found and (rows := self._arranged(pa.concat_tables(found), part)).num_rows:
-                        moment = datetime.fromtimestamp(commit.moment / 1000, UTC)
-                        yield FeedCommit(commit.version, moment, rows)
+                    if found:
+                        yield commit, found
 
     def _files(
         self, reader: ChangeReader, part: SchemaRange
@@ -173,7 +187,18 @@ class Feed:
     def to_arrow(self) -> pa.Table:
         """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
         schema = self.one_schema()
-        return pa.concat_tables([schema.empty_table(), *(commit.rows for commit in self)])
+        parts = (rows for part in self.ranges for rows in self._tables(part))
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+    def _tables(self, part: SchemaRange) -> Iterator[pa.Table]:
+        """All rows of a range, in version order."""
+        if self._is_arranged(part):
+            yield from (commit.rows for commit in self.commits(part))
+            return
+        with closing(self._found(part)) as found:
+            files = [(commit, rows) for commit, tables in found for rows in tables]
+        if files:
+            yield with_commits(files)
 
     def one_schema(self) -> pa.Schema:
         """The columns of all rows. Raises FeedError as `to_arrow` does."""
@@ -216,6 +241,16 @@ class Feed:
         if self.ranges and (part is None or self.request.on_schema_change is OnSchemaChange.UNITE):
             return self.ranges[-1].schema
         return part.schema if part else self.history.schema()
+
+    def _is_arranged(self, part: SchemaRange) -> bool:
+        """Whether the rows of a range are returned otherwise than they are stored."""
+        request = self.request
+        return (
+            request.pair_updates
+            or request.skip_unchanged
+            or request.is_sorted
+            or self._schema(part) is not part.schema
+        )
 
     def _arranged(self, rows: pa.Table, part: SchemaRange) -> pa.Table:
         schema = self._schema(part)

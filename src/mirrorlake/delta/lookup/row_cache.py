@@ -81,7 +81,7 @@ def read_rows(path: Path, reader: WholeFileReader) -> Generator[None, None, pa.T
     is_small = known[1] < SMALL
     found = _cache.get(known) if is_small else None
     if found is None:
-        found = yield from reader.read(known[0], use_threads=not is_small)
+        found = yield from reader.read(known[0], is_small=is_small)
         if is_small and _cost(found) <= MAX_FILE_ROWS_BYTES:
             _cache.put(known, found)
     return found

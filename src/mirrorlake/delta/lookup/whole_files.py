@@ -17,13 +17,17 @@ def opened(path: str) -> Iterator[pq.ParquetFile]:
     """A data file, whose pages are checked when they are read."""
     # For a path, Arrow looks for a file system first, which takes a tenth of reading a small file.
     with pa.OSFile(path) as source:
+        yield _parquet(source)
+
+
+def _parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        source,
         # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
-        yield pq.ParquetFile(
-            source,
-            coerce_int96_timestamp_unit="us",
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
 
 
 class WholeFileReader:
@@ -36,20 +40,28 @@ class WholeFileReader:
     def __init__(self, schema: TableSchema) -> None:
         self.schema, self._target = schema, arrow_schema(schema.schema)
         self.columns = repr(schema)
-        self._stored = frozenset(schema.file_schema().names)
+        self._names = schema.file_schema().names
+        self._stored = frozenset(self._names)
         self._is_named_alike = list(schema.physical) == schema.schema.names
 
-    def read(self, path: str, *, use_threads: bool) -> Generator[None, None, pa.Table]:
+    def read(self, path: str, *, is_small: bool) -> Generator[None, None, pa.Table]:
         """All rows of a file, deleted ones included, with all columns of the table; see
         `TableSchema.missing_column` for columns that the file does not contain. The caller may do
-        the same for other files between the steps: open, decode, and put together."""
-        with opened(path) as file:
-            names, rows = file.schema_arrow.names, file.metadata.num_rows
+        the same for other files between the steps: open, decode, and put together.
+
+        is_small: read the bytes of the file at once, and decode them in this thread.
+        """
+        with pa.OSFile(path) as source:
+            file = _parquet(pa.BufferReader(source.read_buffer()) if is_small else source)
+            names = file.schema_arrow.names
             yield
-            found = file.read([x for x in names if x in self._stored], use_threads=use_threads)
+            # None is all of them, which Arrow then need not look up one by one.
+            stored = None if names == self._names else [x for x in names if x in self._stored]
+            found = file.read(stored, use_threads=not is_small)
         yield
         if self._is_named_alike and found.schema.equals(self._target):
             return found
+        rows = file.metadata.num_rows
         there = dict(zip(found.column_names, found.columns, strict=True))
         columns = []
         for name, field in zip(self.schema.physical, self._target, strict=True):
