@@ -118,6 +118,11 @@ def _until(holds: Callable[[], bool]) -> None:
         ("histories: [{table: a, type: 3}]", "histories"),
         ("histories: [{tabel: a}]", "histories"),
         ("histories: [{table: a, to: b}]\narchives: [{table: a, to: b}]", "b is the name of"),
+        (
+            "histories: [{table: a, to: Old}]\narchives: [{table: a, to: old}]",
+            "differ in case only",
+        ),
+        ("archives: [{table: a, to: A}]", "A and a differ in case only"),
         ("archives: [{table: a, names: {colour: c}}]", "colour is no column of an archive"),
     ],
 )

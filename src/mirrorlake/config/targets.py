@@ -76,8 +76,8 @@ def targets_of(
     path: Path,
 ) -> tuple[TargetSettings, ...]:
     """The targets of a project file. change_logs: by the names of tables. Raises ConfigError, also
-    when two have the same name."""
-    found: dict[TableId, TargetSettings] = {}
+    when two have the same name, or names that differ in case only."""
+    found: dict[tuple[str, str], TargetSettings] = {}
     entries: list[tuple[str, HistorySection | ArchiveSection]] = [
         *((f"histories.{number}", one) for number, one in enumerate(histories)),
         *((f"archives.{number}", one) for number, one in enumerate(archives)),
@@ -95,11 +95,23 @@ def targets_of(
     return tuple(found.values())
 
 
-def _add(found: dict[TableId, TargetSettings], settings: TargetSettings, where: str) -> None:
-    if settings.target in found or settings.target == settings.table:
-        raise ConfigError(
-            f"{settings.target} is the name of another table of this project",
-            where=where,
-            hint="Give each target a name of its own.",
-        )
-    found[settings.target] = settings
+def _add(
+    found: dict[tuple[str, str], TargetSettings], settings: TargetSettings, where: str
+) -> None:
+    target = settings.target
+    known = found.get(_folded(target))
+    for other in (settings.table, known.target if known else None):
+        if other is None or _folded(other) != _folded(target):
+            continue
+        what = f"{target} is the name of another table of this project"
+        if other != target:
+            what = (
+                f"{target} and {other} differ in case only, so that a storage that ignores case "
+                "has one folder for both"
+            )
+        raise ConfigError(what, where=where, hint="Give each target a name of its own.")
+    found[_folded(target)] = settings
+
+
+def _folded(table: TableId) -> tuple[str, str]:
+    return table.schema.casefold(), table.name.casefold()
