@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,16 @@ def test_one_process_reads_under_a_name(table: FeedTable) -> None:
         other._epoch = 2
         other.release()
     assert again(table) == [1, 2]
+
+
+def test_a_closed_one_says_that_it_is_closed(table: FeedTable) -> None:
+    with subscribe("audit", table.path, start="beginning") as subscription:
+        commits = iter(subscription)
+        assert next(commits).version == 1
+    for read in (partial(next, commits), partial(list, subscription), subscription.accept_gap):
+        with pytest.raises(UsageError, match="subscription audit is closed"):
+            read()
+    assert again(table) == [1, 2]  # the position of what was not finished is not stored
 
 
 def test_a_name_is_kept_while_a_delivery_is_worked_on(

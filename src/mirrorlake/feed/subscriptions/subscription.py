@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.errors import FeedError
+from mirrorlake.errors import FeedError, LeaseLost, UsageError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, OnGap, start_named
 from mirrorlake.feed.commits.coverage import hash_of, identity
 from mirrorlake.feed.commits.history import MetadataSince
@@ -100,8 +100,9 @@ class Delivery:
 class Subscription:
     """A named reader of one table. Iterate it for the available commits, or `follow` it.
 
-    Iterating raises FeedError, Unavailable, and LeaseLost when another process reads with the same
-    name. After a FeedError with `reseed` in its hint, continue with `reseed` or `accept_gap`.
+    Iterating raises FeedError, Unavailable, LeaseLost when another process reads with the same
+    name, and UsageError after it was closed. After a FeedError with `reseed` in its hint, continue
+    with `reseed` or `accept_gap`.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Subscription:
         self.name, self._request, self._table = name, request, table
         self._records, self._lease, self._options = records, lease, options
         self._reached, self._log = reached, TableLog(request.table, options)
+        self._is_closed = False
         file_name(name)
         lease.take()
         try:
@@ -147,6 +149,7 @@ class Subscription:
 
     def close(self) -> None:
         """Release the name for other processes."""
+        self._is_closed = True
         self._lease.release()
 
     @property
@@ -182,7 +185,7 @@ class Subscription:
             if wait(seconds):
                 return
             if look % rounds == 0:
-                self._lease.check()
+                self.check()
 
     def ranges(self, versions: int) -> Iterator[SubscribedRange]:
         """Like iterating, in ranges of at most this many versions (CF-175)."""
@@ -206,6 +209,7 @@ class Subscription:
             self._store(replace(part.after, delivered=known.delivered, schema_changes=left))
 
     def _ranges(self, versions: int) -> Iterator[SubscribedRange]:
+        self._check_open()
         with self._gap_hints():
             latest = self._latest()
             if self._record.next is None:
@@ -262,8 +266,22 @@ class Subscription:
         return renewed(self._lease)
 
     def check(self) -> None:
-        """Raises LeaseLost when another process has the name."""
-        self._lease.check()
+        """Raises LeaseLost when another process has the name, and UsageError when the subscription
+        is closed."""
+        self._check_open()
+        try:
+            self._lease.check()
+        except LeaseLost:
+            self._check_open()  # another thread has closed it meanwhile
+            raise
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError(
+                f"subscription {self.name} is closed",
+                where=self._request.table,
+                hint="Subscribe again with this name.",
+            )
 
     def latest(self) -> int:
         """The newest version of the table. Raises FeedError when another table has replaced it."""
@@ -308,6 +326,7 @@ class Subscription:
     def accept_gap(self) -> FeedGap | None:
         """Continue with the first readable version. Returns what is skipped, None if nothing.
         Raises FeedError for another table, which can only be started with a snapshot."""
+        self._check_open()
         with self._gap_hints():
             latest, first = self._latest(), self._record.next
             if first is None or first > latest:
@@ -411,7 +430,7 @@ class Subscription:
         return SubscriptionRecord(self.name, self._table, table_id, first)
 
     def _store(self, record: SubscriptionRecord) -> None:
-        self._lease.check()
+        self.check()
         self._reached(CrashPoint.SUBSCRIPTION_READ)
         self._records.write(record)
         self._record = record
