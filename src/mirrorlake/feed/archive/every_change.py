@@ -59,7 +59,7 @@ class EveryChange:
 
     def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
         """Write the rows as of a version, and the changes of that version, which no later portion
-        contains, unless they are older than changes are kept."""
+        contains, unless they are older than changes are kept or in the gap that was accepted."""
         values: dict[str, Any] = {
             "change_type": INSERT,
             "commit_version": version,
@@ -67,12 +67,13 @@ class EveryChange:
             ORIGIN: SNAPSHOT,
         }
         blocks = (own_columns(some, basis.schema, self._own(basis, values)) for some in rows)
+        commits: Iterable[FeedCommit] = ()
         try:
-            commits: Iterable[FeedCommit] = basis.source.feed(version, version)
+            if basis.gap is None or basis.gap[1] < version:
+                commits = basis.source.feed(version, version)
         except FeedError as error:
             if error.reason != FeedReason.EXPIRED:
                 raise
-            commits = ()
         changes = (self._changes(basis, commit.rows) for commit in commits)
         return self._appended(basis, chain(blocks, changes))
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from mirrorlake.errors import FeedError, SourceColumnsChanged
 from mirrorlake.feed.reader import Feed
+from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder, TargetReport
 from mirrorlake.feed.targets.source import FeedSource
 from mirrorlake.feed.targets.target import TargetState, TargetTable
@@ -50,14 +51,14 @@ class Archive:
                 begin, gap = changed.version, None
             except FeedError as error:
                 state = table.state()
-                gap = self._gap(state, request, error)
-                if gap is None:
+                found = self._after_gap(state, request, error)
+                if found is None:
                     raise
+                begin, gap = found
                 if not accept_gap:
                     error.what += f"; versions {gap[0]} to {gap[1]} are missing"
                     error.hint = ACCEPT
                     raise
-                begin = gap[1] + 1
                 number -= state.built is None  # it is tried again, with a later version
             else:
                 return reports
@@ -66,25 +67,44 @@ class Archive:
             number += 1
             request = replace(request, begin=begin, from_latest=False, gap=gap)
 
-    def _gap(
+    def _after_gap(
         self, state: TargetState, request: BuildRequest, error: FeedError
-    ) -> tuple[int, int] | None:
-        """The versions that are missing after the last covered one, if later ones can be read."""
+    ) -> tuple[int, tuple[int, int]] | None:
+        """The version with whose rows the next table begins, and the versions whose changes are
+        missing. It begins with the first later version that can be read, or, while there is none,
+        with the latest one, whose changes are then missing, too. None if the error is not a gap, or
+        if it goes on because the feed is switched off."""
         if error.reason not in LOST or (state.built is None and request.gap is None):
             return None
         # Of a table that is not there yet, the rows with which it would begin are lost as well.
         known = (state.recorded + 1, state.recorded) if state.built else request.gap
         assert known is not None
         feed = self._source.feed(known[1] + 1, accept_gap=True)
-        planned = next((gap for gap in feed.gaps if gap.first == known[1] + 1), None)
-        later = [part for part in feed.ranges if planned and part.first > planned.last]
+        latest = feed.last
+        begin = self._first_later(state, request, known[1] + 1, feed)
+        if begin <= latest:
+            return begin, (known[0], begin - 1)
+        last = feed.gaps[-1] if feed.gaps else None
+        goes_on = last and last.last == latest and last.reason is FeedReason.NOT_RECORDED
+        is_tried = state.built is None and request.begin == latest
+        return None if goes_on or is_tried else (latest, (known[0], latest))
+
+    def _first_later(
+        self, state: TargetState, request: BuildRequest, first: int, feed: Feed
+    ) -> int:
+        """The first version after a gap that can be read, the latest + 1 for none. first: that of
+        the feed."""
+        planned = next((gap for gap in feed.gaps if gap.first == first), None)
         if planned and state.built:
-            return (known[0], later[0].first - 1) if later else None
-        lost = known[1] + 1
-        while state.built and lost <= feed.last and is_whole(self._read, lost):
+            later = (part.first for part in feed.ranges if part.first > planned.last)
+            return next(later, feed.last + 1)
+        if not state.built:
+            assert request.begin is not None
+            return first_whole(self._read, request.begin + 1, feed.last)
+        lost = first
+        while lost <= feed.last and is_whole(self._read, lost):
             lost += 1
-        begin = first_whole(self._read, lost + 1, feed.last)
-        return (known[0], begin - 1) if begin <= feed.last else None
+        return first_whole(self._read, lost + 1, feed.last)
 
     def _read(self, version: int) -> Feed:
         return self._source.feed(version, version)

@@ -53,7 +53,7 @@ class BuildRequest:
         version to apply.
     from_latest: a new target starts with the latest version.
     last: the last version to cover; by default the latest.
-    gap: the versions before `begin` that a new target skips.
+    gap: the versions before `begin`, or up to it, whose changes a new target skips.
     """
 
     begin: int | None = None
@@ -118,6 +118,7 @@ class Basis:
     schema: its columns with this commit.
     key: of the source.
     table: the workspace of its files.
+    gap: the versions whose changes the target skips (CF-194).
     """
 
     source: FeedSource
@@ -127,6 +128,7 @@ class Basis:
     schema: TableSchema
     key: tuple[str, ...]
     table: TableWorkspace
+    gap: tuple[int, int] | None = None
 
 
 class TargetKind(Protocol):
@@ -311,7 +313,9 @@ class TargetBuilder:
         assert schema is not None
         with self._target.workspace() as table:
             where = self._target.location
-            basis = Basis(self._source, built.source_id, where, state, schema, key, table)
+            basis = Basis(
+                self._source, built.source_id, where, state, schema, key, table, built.gap
+            )
             done = write(basis)
             table.upload(done.actions)
         is_made = self._target.commit(

@@ -82,7 +82,8 @@ class BuiltFrom:
     settings: of the builder.
     start: the first version it covers.
     snapshot: the version whose rows it started with, -1 for none.
-    gap: the versions before `start` that were skipped, if any (CF-194).
+    gap: the versions whose changes were skipped, if any (CF-194): those before `start`, or up to it
+        if no later one could be read.
     """
 
     kind: str
