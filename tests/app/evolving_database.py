@@ -20,6 +20,7 @@ from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, 
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.arrow import arrow_type
@@ -66,6 +67,7 @@ class EvolvingDatabase:
     backfill: BackfillSettings | None = None
     ignores: bool = False
     drops: bool = False
+    uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
     selected: tuple[str, ...] = ("*.*",)
     part_bytes: int = 256 << 20
     number: int = 0
@@ -101,6 +103,7 @@ class EvolvingDatabase:
             strict=self.strict,
             metadata_columns=self.metadata,
             stops_at=self.stops_at,
+            uncaptured=self.uncaptured,
             watch_seconds=0.1 if stop else 30.0,
             load=self.load or ("*.*",),
             load_joining=self.load is None,

@@ -223,6 +223,29 @@ def test_what_cannot_be_with_soft_deletes_is_refused(
     assert "mirror.deletes is soft" in error.what
 
 
+BACKFILL = "mirror: {uncaptured_changes: backfill}"
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        ("mirror: {uncaptured_changes: backfill, deletes: soft}", "mirror.deletes"),
+        (f"{BACKFILL}\nlanding: {{strict: true}}", "landing.strict"),
+        (
+            f"{BACKFILL}\ndestination: [{{type: landing}}, {{type: events, url: events}}]",
+            "destination",
+        ),
+    ],
+)
+def test_where_no_table_can_be_read_again_it_cannot_be_asked_for(
+    tmp_path: Path, others: str, named: str
+) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    error = refused(tmp_path, f"{text}{others}\n")
+    assert error.where.endswith("field mirror.uncaptured_changes")
+    assert f"not possible with this value of {named}" in error.what
+
+
 @pytest.mark.clause("CF-008", "CF-015", "CF-145", "CF-147")
 def test_tables_may_have_settings_of_their_own(tmp_path: Path) -> None:
     orders, other = TableId("shop", "orders"), TableId("shop", "other")

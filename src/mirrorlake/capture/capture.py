@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from mirrorlake.capture import members, schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.unloaded import Unloaded
-from mirrorlake.capture.executors import InTurn, ReadingThreads
+from mirrorlake.capture.executors import InTurn, ReadingThreads, loading
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.loop import CaptureLoop, common
 from mirrorlake.capture.record import Records, StreamRecord
@@ -316,7 +315,7 @@ class Capture:
         for sink in self._sinks:
             # The small ones are soon there, and the large ones are read in parts to the end.
             missing = sorted(sink.missing(self._streamed()), key=lambda table: table.size)
-            with self._renewing(), self._pool(snapshot) as pool:
+            with self._renewing(), loading(self._settings.load_workers, snapshot.close) as pool:
                 for outcome in sink.load(record, seen, missing, pool, self._lease.check):
                     if outcome is None:
                         self._while_loading()
@@ -338,20 +337,6 @@ class Capture:
         if self._guard.finds_rejected():
             self._source.watch([])
         self._look_at_log()
-
-    @contextmanager
-    def _pool(self, snapshot: Snapshot) -> Iterator[Executor]:
-        """What reads the parts of tables. After an error no part goes on, and no other begins."""
-        if self._settings.load_workers <= 1:
-            yield InTurn()
-            return
-        with ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load") as pool:
-            try:
-                yield pool
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                snapshot.close()
-                raise
 
     # -- streaming ------------------------------------------------------------------------------
 
@@ -542,16 +527,22 @@ class Capture:
             self._disconnect()  # the next round loads new tables and streams on
 
     def _look_at_tables(self, tables: Sequence[SourceTable]) -> None:
-        """Mark append-only tables that differ, or stop them; note what changed without effect."""
+        """Treat append-only tables that differ; note what changed without effect."""
         for part in without_effect.renamed(self._records, tables):
             self._differs(part)
         without_effect.look(self._records, tables, self._clock.now())
-        differing = list(append_only.look(self._records, tables, self._clock.now()))
-        if not self._settings.stops_where_rows_differ:
-            return
-        found, names = self._records.append_only(), {str(t.table): t.table for t in tables}
-        for name in differing:
-            self._lost(names[name], append_only.error_of(name, found[name]))
+        streamed = {table.table for table in self._streamed()}
+        complete = streamed - {*self._backfills.differing}
+        differing = append_only.look(self._records, tables, self._clock.now(), complete)
+        append_only.treat(
+            self._records,
+            [table for table in differing if table.table in streamed],
+            self._settings.uncaptured,
+            self._unloaded.tables,
+            self._lost,
+            self._backfills.require,
+            self._backfills.refused,
+        )
 
     def _look_at_log(self) -> None:
         """Look at how much of its log the source keeps, when it is time: whether that grows is seen

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from mirrorlake.errors import TableError
@@ -36,3 +37,19 @@ class ReadingThreads(Executor):
 
         threading.Thread(target=work, name="backfill", daemon=True).start()
         return future
+
+
+@contextmanager
+def loading(workers: int, close: Callable[[], None]) -> Iterator[Executor]:
+    """What reads the parts of tables. After an error no part goes on, and no other begins. close:
+    what they are read from."""
+    if workers <= 1:
+        yield InTurn()
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="load") as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            close()
+            raise

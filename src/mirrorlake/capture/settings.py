@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.retention import RetentionPolicy
 from mirrorlake.model.change import SchemaChangeKind
 
@@ -30,7 +31,7 @@ class CaptureSettings:
     load_workers: int = 2  # pieces that are loaded at the same time
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time
-    stops_where_rows_differ: bool = False  # an append-only table, once it does
+    uncaptured: UncapturedPolicy = UncapturedPolicy.MARK  # what an append-only table does
     stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes of columns that stop a table
 
     @property

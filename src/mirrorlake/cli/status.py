@@ -166,7 +166,7 @@ def _notes(table: TableStatus) -> Iterator[str]:
         yield f"append-only and different since {found.since}, because {found.reason}: {found}"
         yield "`mirrorlake check` says how to mirror it exactly"
     else:
-        yield f"append-only, because {found.reason}; no update or delete was counted since its load"
+        yield f"append-only, because {found.reason}; no update or delete of it was counted"
 
 
 def _kind(table: TableStatus) -> str:

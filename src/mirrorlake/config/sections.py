@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.retention import RetentionPolicy
 from mirrorlake.config.destinations import AnyDestination, event_destinations, lands
 from mirrorlake.config.elsewhere import ElsewhereSection, beside
@@ -179,7 +180,7 @@ class MirrorSection(Section):
     tables: dict[str, TableSection] = Field(default_factory=dict)
     metadata_columns: bool = False
     deletes: Literal["hard", "soft"] = "hard"
-    uncaptured_changes: Literal["mark", "stop"] = "mark"
+    uncaptured_changes: UncapturedPolicy = UncapturedPolicy.MARK
     schema_change: SchemaChangeSection = Field(default_factory=SchemaChangeSection)
     strategy: Literal["auto", "direct", "merge"] = "auto"
     template: Literal["fast", "compatible"] = "fast"
@@ -254,7 +255,7 @@ class ProjectFile(Section):
             metadata_columns=self._metadata_columns(path),
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
-            stops_where_rows_differ=self.mirror.uncaptured_changes == "stop",
+            uncaptured=self._uncaptured(path),
             parts_on_spark=self._parts_on_spark(path, source),
             load_beside=self._load_beside(path),
             spark_connections=self.load.connections,
@@ -337,19 +338,35 @@ class ProjectFile(Section):
         return self.load.on == "spark"
 
     def _load_beside(self, path: Path) -> int | None:
+        if self.load.beside_bytes is not None:
+            what = "tables are read beside their changes by backfills"
+            self._refuse_backfills(path, "load.beside_bytes", what)
+        return self.load.beside_bytes
+
+    def _uncaptured(self, path: Path) -> UncapturedPolicy:
+        if self.mirror.uncaptured_changes is UncapturedPolicy.BACKFILL:
+            field, what = "mirror.uncaptured_changes", "tables are read again by backfills"
+            soft = {"mirror.deletes": self.mirror.deletes == "soft"}
+            self._refuse_backfills(path, field, what, soft)
+        return self.mirror.uncaptured_changes
+
+    def _refuse_backfills(
+        self, path: Path, field: str, what: str, others: Mapping[str, bool] | None = None
+    ) -> None:
+        """what: a field leads to. others: settings that allow none for that, and whether they are
+        set."""
         opposed = {
             "landing.strict": self.landing.strict,
             "destination": bool(self._event_destinations(path)),
+            **(others or {}),
         }
         for name, is_set in opposed.items():
-            if is_set and self.load.beside_bytes is not None:
+            if is_set:
                 raise ConfigError(
-                    "tables are read beside their changes by backfills, which are not possible "
-                    f"with this value of {name}",
-                    where=f"{path}, field load.beside_bytes",
+                    f"{what}, which are not possible with this value of {name}",
+                    where=f"{path}, field {field}",
                     hint="Remove this setting.",
                 )
-        return self.load.beside_bytes
 
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation

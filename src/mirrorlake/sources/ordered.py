@@ -26,6 +26,15 @@ def check_ordered(table: SourceTable) -> None:
             )
 
 
+def unordered(table: SourceTable) -> str:
+    """Why a table cannot be read by ranges of its key; empty when it can."""
+    try:
+        check_ordered(table)
+    except CannotBackfill as error:
+        return error.what
+    return ""
+
+
 def too_large(table: SourceTable) -> CannotBackfill:
     """The error of a table without a key that does not fit into memory."""
     return CannotBackfill(

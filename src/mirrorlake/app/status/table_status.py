@@ -175,7 +175,8 @@ def tables_of(
 def _missed(found: AppendOnly) -> dict[str, Any] | None:
     if not found.differs:
         return None
-    return {"updates": found.updates, "deletes": found.deletes, "since": found.since}
+    updates, deletes = found.missed
+    return {"updates": updates, "deletes": deletes, "since": found.since}
 
 
 def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -13,11 +13,10 @@ from mirrorlake.capture import members
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Sink
-from mirrorlake.errors import CannotBackfill
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.ordered import unordered
 from mirrorlake.sources.table import SourceTable
 
 
@@ -68,12 +67,3 @@ class Compared:
         for table, why in self.loaded:
             what = f"{reason}; the table is loaded again, because {why}"
             members.begin_anew(table, what, records, sinks, reached)
-
-
-def unordered(table: SourceTable) -> str:
-    """Why a table cannot be read by ranges of its key; empty when it can."""
-    try:
-        check_ordered(table)
-    except CannotBackfill as error:
-        return error.what
-    return ""

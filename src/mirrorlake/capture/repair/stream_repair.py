@@ -16,13 +16,14 @@ from typing import Any
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.record import Records, StreamRecord
-from mirrorlake.capture.repair.compared import Compared, unordered
+from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import SourceGap, UsageError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
+from mirrorlake.sources.ordered import unordered
 from mirrorlake.sources.table import SourceTable
 
 WHERE = "repair"

@@ -1,23 +1,40 @@
 """Whether append-only tables still have the rows of their source.
 
 Their updates and deletions are not captured. The source counts them, which shows whether there
-were any since a table was loaded, and so whether the mirror differs.
+were any since a table was loaded, and so whether the mirror differs. Such a table can be read
+again, in this order:
+
+    counters read → backfill requested → request noted → snapshot taken → rows landed
+
+What was counted before the request is in the rows. A change that is counted later than it is
+committed has the table read once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from enum import StrEnum
 
 import structlog
 
 from mirrorlake.capture.record import AppendOnly, Records
-from mirrorlake.errors import UncapturedChanges
+from mirrorlake.errors import TableError, UncapturedChanges
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.ordered import unordered
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
 
 TABLE_DIFFERS = "table_differs"
+
+
+class UncapturedPolicy(StrEnum):
+    """What happens to an append-only table of which rows were updated or deleted."""
+
+    MARK = "mark"  # it goes on, and its status says so
+    BACKFILL = "backfill"  # it is read again
+    STOP = "stop"
 
 
 def begin(records: Records, tables: Sequence[SourceTable]) -> None:
@@ -31,32 +48,76 @@ def begin(records: Records, tables: Sequence[SourceTable]) -> None:
         records.write_append_only(records.append_only() | found)
 
 
-def look(records: Records, tables: Sequence[SourceTable], now: datetime) -> Iterator[str]:
-    """Note what the source has counted since. Yields the tables that differ, by name."""
+def look(
+    records: Records,
+    tables: Sequence[SourceTable],
+    now: datetime,
+    complete: Collection[TableId] = (),
+) -> list[SourceTable]:
+    """Note what the source has counted since. Returns the tables that differ. complete: tables of
+    which no backfill is under way that was requested because they differ."""
     known = records.append_only()
     found = {
-        name: known.get(name, AppendOnly(table.append_only, table.counted)).after(
-            table.append_only, table.counted, now
-        )
+        name: _read(known.get(name), table, complete).after(table.append_only, table.counted, now)
         for table in tables
         for name in [str(table.table)]
         if table.append_only
     }
     if found != known:
         records.write_append_only(found)
-    for name, counts in found.items():
-        if not counts.differs:
+    differing = []
+    for table in tables:
+        counts, before = found.get(str(table.table)), known.get(str(table.table))
+        if counts is None or not counts.differs:
             continue
-        if name not in known or not known[name].differs:
-            log.warning(TABLE_DIFFERS, table=name, updates=counts.updates, deletes=counts.deletes)
-        yield name
+        if before is None or not before.differs:
+            updates, deletes = counts.missed
+            log.warning(TABLE_DIFFERS, table=str(table.table), updates=updates, deletes=deletes)
+        differing.append(table)
+    return differing
 
 
-def error_of(table: str, found: AppendOnly) -> UncapturedChanges:
-    """Why a table stops, where the project wants it to."""
+def _read(
+    known: AppendOnly | None, table: SourceTable, complete: Collection[TableId]
+) -> AppendOnly:
+    known = known or AppendOnly(table.append_only, table.counted)
+    is_read = known.requested is not None and table.table in complete
+    return known.read_again() if is_read else known
+
+
+def treat(
+    records: Records,
+    differing: Sequence[SourceTable],
+    policy: UncapturedPolicy,
+    unloaded: Collection[TableId],
+    lost: Callable[[TableId, TableError], None],
+    require: Callable[[TableId, TableError], None],
+    refused: str,
+) -> None:
+    """Stop tables that differ, or have them read again, as the policy says; one that cannot be read
+    again stops. unloaded: tables whose rows are not wanted, and so not read; require: has a table
+    read; refused: why no table can be, empty when some can."""
+    if policy is UncapturedPolicy.MARK:
+        return
+    counts = records.append_only()
+    for table in differing:
+        name = str(table.table)
+        found = counts[name]
+        if policy is UncapturedPolicy.STOP:
+            lost(table.table, _error_of(name, found, "stop"))
+        elif found.requested is None and table.table not in unloaded:
+            if why := refused or unordered(table):
+                lost(table.table, _error_of(name, found, f"backfill, which is not possible: {why}"))
+                continue
+            require(table.table, _error_of(name, found, "backfill"))
+            counts[name] = found.being_read()
+            records.write_append_only(counts)
+
+
+def _error_of(table: str, found: AppendOnly, says: str) -> UncapturedChanges:
     return UncapturedChanges(
         f"the table is append-only, and {found}",
         table=table,
-        hint="mirror.uncaptured_changes says stop. Give the table a primary key or replica "
+        hint=f"mirror.uncaptured_changes says {says}. Give the table a primary key or replica "
         f"identity full, and run `mirrorlake reset {table}` to reload it.",
     )
