@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 
@@ -239,6 +240,34 @@ def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
     (request,) = evolving.read_again()
     assert "no longer contains" in request.reason
     evolving.check("pears")
+
+
+@pytest.mark.parametrize("is_restarted", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_table_that_is_locked_is_added_and_read_again_later(
+    evolving: EvolvingDatabase, *, is_restarted: bool
+) -> None:
+    """As VACUUM locks it, for as long as that takes."""
+    evolving.begin(*TABLES)
+    jobs = BackfillRecords(Records(evolving.store, root.LANDING))
+    with evolving.capturing() as capture, psycopg.connect(evolving.database.url) as vacuum:
+        evolving.run(BEFORE, f"alter publication {evolving.made} drop table pears")
+        vacuum.execute("lock table pears in share update exclusive mode")
+        for number in (8, 9):
+            evolving.run(f"insert into pears values ({number})")
+            capture.once()
+            assert evolving.stopped() == {}
+            assert [job.state for job in jobs.jobs()] == [BackfillJobState.PENDING]
+        vacuum.rollback()
+        evolving.run("delete from pears where id = 1")
+        if not is_restarted:
+            capture.once()
+    evolving.run("update pears set note = 'last'")
+    evolving.capture()
+    evolving.apply()
+    (request,) = evolving.read_again()
+    assert "no longer contains" in request.reason
+    evolving.check("pears")
+    evolving.check("apples")
 
 
 def test_what_else_one_look_finds_is_not_forgotten_for_a_table_that_is_added_again(

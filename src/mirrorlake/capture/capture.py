@@ -46,6 +46,7 @@ from mirrorlake.sources.base import (
     ChangeStream,
     CheckResult,
     CheckSeverity,
+    Inclusion,
     Snapshot,
     Source,
 )
@@ -560,11 +561,14 @@ class Capture:
         if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
             return found
         again = unpublished.find(found, streamed, tables, self._settings)
-        if unpublished.include(self._source.objects, again, self._backfills.require):
+        tried = unpublished.include(self._source.objects, again, self._backfills.require)
+        locked = {table for table, outcome in tried.items() if outcome is Inclusion.LOCKED}
+        self._backfills.hold(locked)
+        if Inclusion.ADDED in tried.values():
             # What differs is told once.
             told = [one for one in found if one.severity is not CheckSeverity.ERROR]
-            return [*told, *self._source.watch(streamed)]
-        return found
+            found = [*told, *self._source.watch(streamed)]
+        return list(unpublished.waiting(found, locked))
 
     def _check_source(self, tables: Sequence[SourceTable]) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -53,6 +53,14 @@ REPAIR = "Run `mirrorlake repair` to compare all tables with the source and cont
 DIFFERS = "differs"
 """The check that finds rows changed without entries in the log, as in `TableDiffers`. Reported
 once."""
+
+
+class Inclusion(Enum):
+    """What became of a table that was to be added to the stream again."""
+
+    ADDED = "added"
+    LOCKED = "locked"  # nothing was changed, and another attempt may succeed
+    REFUSED = "refused"  # nothing was changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +287,9 @@ class ManagedObjects(Protocol):
         """
         ...
 
-    def include_again(self, table: SourceTable) -> bool:
+    def include_again(self, table: SourceTable) -> Inclusion:
         """Add a table to the stream that it has ceased to carry, if that is for us to decide and
-        its users are not hindered. Returns whether it was added."""
+        its users are not hindered."""
         ...
 
     def name_home(self, home: str) -> None:

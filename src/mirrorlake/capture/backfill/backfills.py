@@ -139,6 +139,7 @@ class Backfills:
         self._waiting = False  # for one that is under way
         self._over: set[str] = set()
         self._required: dict[TableId, list[str]] = {}  # ids, of tables that differ
+        self._held: Collection[TableId] = ()
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -175,6 +176,10 @@ class Backfills:
         self._looked = float("-inf")
         self._note_differing()
         self._reached(CrashPoint.BACKFILL_REQUIRED)
+
+    def hold(self, tables: Collection[TableId]) -> None:
+        """Begin no backfill of these tables, until this is called without them."""
+        self._held = {*tables}
 
     def _note_differing(self, but: str = "") -> None:
         """but: the id of one that has come to its end."""
@@ -249,6 +254,8 @@ class Backfills:
                     self._end(mine, BackfillJobState.STOPPED, "")
                 else:
                     self._ended(job, BackfillJobState.STOPPED, "")
+            elif table in self._held:
+                continue
             elif mine is not None or len(self._running) >= self._settings.at_once:
                 self._waiting = self._waiting or mine is None or mine.job.request != job.request
             else:

@@ -3,12 +3,14 @@
 Where the source lets us, they are added to the stream again, and read again, because their changes
 in between are missing. In this order, so that nothing is streamed on without being read again:
 
-    backfill requested → added to the stream
+    backfill requested → added to the stream → snapshot taken
+
+Where another holds a lock on the table, adding it waits for the next look, and reading it for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from mirrorlake.capture import schema_policy
@@ -17,7 +19,7 @@ from mirrorlake.capture.watch import findings
 from mirrorlake.errors import TableAltered, TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, ManagedObjects
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Inclusion, ManagedObjects
 from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.table import SourceTable
 
@@ -51,17 +53,28 @@ def include(
     objects: ManagedObjects | None,
     tables: Iterable[tuple[SourceTable, CheckResult]],
     require: Callable[[TableId, TableError], None],
-) -> bool:
-    """Add these tables to the stream again, as far as the source lets us. Returns whether it has
-    changed. require: has a table read again."""
-    is_changed = False
+) -> dict[TableId, Inclusion]:
+    """Add these tables to the stream again, as far as the source lets us. require: has a table read
+    again."""
+    found = {}
     for table, finding in tables:
         require(table.table, _error(finding))
-        if objects is not None and objects.include_again(table):
-            is_changed = True
+        found[table.table] = objects.include_again(table) if objects else Inclusion.REFUSED
+        if found[table.table] is Inclusion.ADDED:
             what = f"{finding.message}; it is added again"
             findings.told(replace(finding, message=what, remedy="The table is read again."))
-    return is_changed
+    return found
+
+
+def waiting(found: Iterable[CheckResult], locked: Collection[TableId]) -> Iterator[CheckResult]:
+    """The findings, of which those of locked tables stop none."""
+    for finding in found:
+        if finding.kind is _KIND and finding.table in locked:
+            what = f"{finding.message} until it is added again, for which another holds a lock"
+            remedy = "The table is added and read again when nobody vacuums or alters it."
+            yield replace(finding, severity=CheckSeverity.WARNING, message=what, remedy=remedy)
+        else:
+            yield finding
 
 
 def _error(finding: CheckResult) -> TableAltered:

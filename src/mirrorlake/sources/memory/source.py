@@ -16,6 +16,7 @@ from mirrorlake.sources.base import (
     CheckResult,
     CheckSeverity,
     Established,
+    Inclusion,
     ManagedObjects,
     RetainedLog,
     Snapshot,
@@ -239,9 +240,9 @@ class MemorySource:
     def include(self, tables: Sequence[SourceTable]) -> None:
         self._database.slots[self._name].tables |= {table.table for table in tables}
 
-    def include_again(self, table: SourceTable) -> bool:
+    def include_again(self, table: SourceTable) -> Inclusion:
         self.include([table])
-        return True
+        return Inclusion.ADDED
 
     def name_home(self, home: str) -> None:
         """The database has no comments."""

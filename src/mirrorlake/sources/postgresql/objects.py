@@ -11,7 +11,13 @@ import psycopg
 from mirrorlake.errors import PrerequisiteMissing, printable
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, RetainedLog
+from mirrorlake.sources.base import (
+    CheckResult,
+    CheckSeverity,
+    Established,
+    Inclusion,
+    RetainedLog,
+)
 from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.connect import (
     Connection,
@@ -116,17 +122,19 @@ class PostgresObjects:
         with translated():
             patiently(lambda: publication.include(self._sql(), self._settings, tables))
 
-    def include_again(self, table: SourceTable) -> bool:
+    def include_again(self, table: SourceTable) -> Inclusion:
         connection, settings = self._sql(), self._settings
         with translated():
             state = publication.state_of(connection, publication.name_of(settings, table))
             if state is None or not publication.is_ours(state, settings):
-                return False
+                return Inclusion.REFUSED
             try:
-                patiently(lambda: rejected.include(connection, settings, table))
-            except (PrerequisiteMissing, psycopg.errors.LockNotAvailable):
-                return False
-        return True
+                rejected.include(connection, settings, table)
+            except psycopg.errors.LockNotAvailable:
+                return Inclusion.LOCKED
+            except PrerequisiteMissing:
+                return Inclusion.REFUSED
+        return Inclusion.ADDED
 
     def name_home(self, home: str) -> None:
         with translated():
