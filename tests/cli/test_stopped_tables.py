@@ -258,3 +258,27 @@ def test_detach_removes_what_an_interrupted_start_made(
     assert run("detach", "--yes").code == 0
     assert shop.sql.execute(left).fetchone() == (0,)
     assert shop.sql.execute("select count(*) from pg_publication").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param("destination: {type: events, url: ./events}", marks=pytest.mark.full),
+        "landing: {strict: true}",
+    ],
+)
+def test_check_says_that_a_table_stops_which_cannot_be_read_again(
+    run: Run, shop: Database, tmp_path: Path, setting: str
+) -> None:
+    file = tmp_path / "mirrorlake.yaml"
+    file.write_text(f"{file.read_text().partition('spark:')[0]}{setting}\n")
+    run("capture", "--once")
+    shop.execute(f"alter publication mirrorlake_{shop.name} drop table orders")
+    findings = run("check", "--json").facts()["findings"]
+    (found,) = [one for one in findings if one["check"] == "publication"]
+    assert (found["severity"], found["table"]) == ("error", "public.orders")
+    assert found["remedy"] == (
+        "Capture stops it. Run `mirrorlake reset public.orders` to load it again."
+    )
+    run("capture", "--once")
+    assert "mirrorlake reset public.orders" in tables(run)["public.orders"]["error"]["hint"]

@@ -559,7 +559,7 @@ class Capture:
         """What the source finds now, after tables that it has ceased to stream were added again."""
         found, streamed = self._source.watch(self._streamed()), self._streamed()
         if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
-            return found
+            return list(unpublished.without_repair(found))
         again = unpublished.find(found, streamed, tables, self._settings)
         tried = unpublished.include(self._source.objects, again, self._backfills.require)
         locked = {table for table, outcome in tried.items() if outcome is Inclusion.LOCKED}

@@ -41,10 +41,7 @@ TABLE_REPLACED = "table_replaced"
 
 RECREATED = "the table was dropped and created again in the source; the new one is loaded"
 
-ADDED_AGAIN = (
-    "Capture adds the table again and reads it again, unless "
-    "mirror.schema_change.publication_changed is stop."
-)
+ADDED_AGAIN = "Capture adds the table again and reads it again."
 
 REPLACED = "replaced"
 """Of a stopped table: what is left of it is to be deleted, because it is another one now."""
@@ -141,18 +138,19 @@ def forget_all(records: Records, sinks: Sequence[Sink]) -> None:
 def expecting_new(
     findings: Sequence[CheckResult],
     records: Records,
-    landed: Collection[TableId],
+    landed: Collection[str],
+    again: Collection[TableId],
     *,
     is_running: bool,
 ) -> list[CheckResult]:
     """The findings, without errors on tables that are not published because they are new: capture
     adds them to the publication and loads them, soon if it runs and else when it starts. Of tables
-    that it adds again there is nothing to repair yet."""
+    that it adds `again` there is nothing to repair yet. landed: tables that were loaded."""
     record = records.stream()
     if record is None or not record.is_established:
         return list(findings)
     stopped = records.stopped()
-    known = {*map(str, landed), *stopped}
+    known = {*landed, *stopped}
     refused = {finding.table for finding in findings if finding.check == "owner"}
     message = "the table is new and will be loaded " + (
         "by the running mirror, within a minute" if is_running else "at the next run"
@@ -160,7 +158,7 @@ def expecting_new(
     found: list[CheckResult] = []
     for finding in findings:
         is_new = finding.table is not None and str(finding.table) not in known
-        if finding.kind is not None and str(finding.table) not in stopped and not is_new:
+        if finding.table in again and finding.kind is not None and not is_new:
             found.append(replace(finding, remedy=ADDED_AGAIN))
         elif finding.check != "publication" or not is_new:
             found.append(finding)

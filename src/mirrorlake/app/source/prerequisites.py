@@ -8,13 +8,16 @@ from mirrorlake import root
 from mirrorlake.app import extras, own_root
 from mirrorlake.app.source import detached
 from mirrorlake.app.status import ended
+from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.watch import unpublished
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
 from mirrorlake.errors import PrerequisiteMissing, Unavailable, UsageError
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.storage.lease import holder_of
@@ -31,11 +34,28 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
             is_new = records.stream() is None
             other = source.objects.occupied() if is_new and source.objects else None
             found += [other] if other else []
+        found, again = _added_again(project, records, source, found)
     if (time := detached.since(store)) is not None:
         problem = detached.error(time)
         found.append(CheckResult("detached", CheckSeverity.ERROR, problem.what, problem.hint))
     is_running = holder_of(store, ended.CAPTURE, WallClock().now()) is not None
-    return expecting_new(found, records, known(records), is_running=is_running)
+    landed = {*map(str, known(records)), *delivered(records)}
+    return expecting_new(found, records, landed, again, is_running=is_running)
+
+
+def _added_again(
+    project: Project, records: Records, source: Source, found: list[CheckResult]
+) -> tuple[list[CheckResult], set[TableId]]:
+    """The findings, with what to do about tables that are not published any more; and those of
+    these that capture adds again by itself."""
+    if all(one.kind is None for one in found):
+        return found, set()
+    if project.destinations or project.capture.strict:
+        return list(unpublished.without_repair(found)), set()
+    stopped = records.stopped()
+    tables = [table for table in source.discover() if str(table.table) not in stopped]
+    again = unpublished.find(found, tables, tables, project.capture)
+    return found, {table.table for table, _finding in again}
 
 
 def check_begin(project: Project, store: Store) -> None:

@@ -77,5 +77,15 @@ def waiting(found: Iterable[CheckResult], locked: Collection[TableId]) -> Iterat
             yield finding
 
 
+def without_repair(found: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    """The findings where the destination cannot be compared with the source."""
+    for finding in found:
+        if finding.kind is _KIND and finding.table is not None:
+            remedy = f"Capture stops it. Run `mirrorlake reset {finding.table}` to load it again."
+            yield replace(finding, remedy=remedy)
+        else:
+            yield finding
+
+
 def _error(finding: CheckResult) -> TableAltered:
     return TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
