@@ -66,6 +66,24 @@ def read_until(reader: Reader, begun: Any) -> None:
     raise AssertionError("it never came")
 
 
+def test_messages_of_others_in_a_transaction_in_progress_change_nothing(
+    any_captured: Captured,
+) -> None:
+    captured = any_captured
+    captured.begin(APPLES)
+    stream_early(captured)
+    message = "select pg_logical_emit_message({}, 'other', repeat('x', 100000))"
+    with captured.database.sql.transaction():
+        captured.run(message.format("true"), MANY.format(1, 2_000), message.format("true"))
+        captured.run("savepoint a", message.format("true"), MANY.format(5_001, 5_010))
+        captured.run("rollback to savepoint a", message.format("false"), MANY.format(2_001, 2_002))
+    with captured.database.sql.transaction():
+        captured.run(message.format("true"))
+    captured.run(MANY.format(3_001, 3_001))
+    found = events(read(captured, in_progress=True))
+    assert ids(found) == [*range(1, 2_003), 3_001]
+
+
 def test_a_transaction_comes_while_it_is_in_progress_and_counts_at_its_commit(
     any_captured: Captured,
 ) -> None:

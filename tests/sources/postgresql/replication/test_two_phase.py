@@ -59,6 +59,21 @@ def read(captured: Captured, since: Lsn, *, acknowledged: bool) -> tuple[list[in
     return ids(events(chunks)), target
 
 
+def test_messages_of_others_in_prepared_transactions_change_nothing(
+    any_captured: Captured,
+) -> None:
+    captured, name = any_captured, any_captured.database.name
+    begin_two_phase(captured, APPLES)
+    message = "select pg_logical_emit_message({}, 'other', repeat('x', 100000))"
+    prepare(captured, f"{name} 1", message.format("true"), "insert into apples values (1)")
+    prepare(captured, f"{name} 2", message.format("true"), message.format("false"))
+    captured.run(f"commit prepared '{name} 2'", message.format("false"))
+    found, since = read(captured, BEGINNING, acknowledged=True)
+    assert found == []
+    captured.run(f"commit prepared '{name} 1'", "insert into apples values (2)")
+    assert read(captured, since, acknowledged=True)[0] == [1, 2]
+
+
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_prepared_transaction_survives_restarts(
     any_captured: Captured, acknowledged: bool
