@@ -8,6 +8,7 @@ were wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -16,8 +17,8 @@ import pyarrow as pa
 from mirrorlake.events.decode.avro_scan import AvroWalk, items_at, number_at
 from mirrorlake.events.decode.avro_types import AvroType
 from mirrorlake.events.decode.errors import UnreadableEvents
+from mirrorlake.storage.varints import PADDING, TooLong, Varints
 
-_PADDING = 16
 _TOGETHER = 8
 """Array elements that are read for all rows together; the rest of longer arrays is read row by
 row."""
@@ -29,13 +30,21 @@ T = TypeVar("T")
 
 
 class AvroColumns:
-    """Reads values of one buffer. Cursors are int64 and stay inside the buffer."""
+    """Reads values of one buffer. Cursors are int64 and stay inside the buffer.
 
-    def __init__(self, data: bytes, walks: AvroWalk) -> None:
-        self._bytes, self._walk = data, walks
-        self._end = len(data)
-        self._data = np.frombuffer(data + bytes(_PADDING), np.uint8)
-        self._buffer = pa.py_buffer(data)
+    padded: the bytes, uint8, which end with PADDING.
+    """
+
+    def __init__(self, padded: np.ndarray, walks: AvroWalk) -> None:
+        self._data, self._walk = padded, walks
+        self._end = len(padded) - PADDING
+        self._buffer = pa.py_buffer(padded)
+        self._numbers = Varints(padded)
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        """For walks, which take one byte after the other; few types need them."""
+        return self._data[: self._end].tobytes()
 
     def read(  # noqa: PLR0911  (one per type)
         self, kind: AvroType, at: np.ndarray
@@ -83,24 +92,12 @@ class AvroColumns:
     def numbers(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Integers of up to 64 bits, as int64, and the end of each."""
         self._check(at + 1)
-        byte = self._data[at]
-        end = at + 1
-        value = (byte & np.uint8(0x7F)).astype(np.uint64)
-        going_on = np.flatnonzero(byte >= 0x80)
-        shift = 7
-        while len(going_on):
-            if shift > 63:
-                raise UnreadableEvents("a number has more than 64 bits")
-            byte = self._data[end[going_on]]
-            if shift == 63 and (byte > 1).any():
-                raise UnreadableEvents("a number has more than 64 bits")
-            end[going_on] += 1
-            value[going_on] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
-            going_on = going_on[byte >= 0x80]
-            shift += 7
-            self._check(end)
-        half = (value >> np.uint64(1)).view(np.int64)
-        return half ^ -(value & np.uint64(1)).view(np.int64), end
+        try:
+            found, end = self._numbers.read(at)
+        except TooLong as error:
+            raise UnreadableEvents(str(error)) from None
+        self._check(end)
+        return found, end
 
     # -- bytes ------------------------------------------------------------------------------------
 
@@ -210,8 +207,10 @@ class AvroColumns:
             ]
             parts.append(self._long_arrays(item, at, active, end))
         rows = np.concatenate([np.zeros(0, np.int64), *(rows for _values, rows in parts)])
-        order = np.argsort(rows, kind="stable")
-        values = joined([values for values, _rows in parts]).take(pa.array(order))
+        values = joined([values for values, _rows in parts])
+        if len(parts) > 1:
+            order = np.argsort(rows, kind="stable")
+            values = values.take(pa.array(order))
         offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(at)))))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values), end
 

@@ -21,6 +21,7 @@ from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.unified import unified
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn
+from mirrorlake.storage.varints import PADDING
 
 _TOGETHER = 8 << 20
 """Maximum number of bytes that are decoded at once, in blocks of a few thousand each."""
@@ -68,8 +69,7 @@ class _Reader:
                 raise UnreadableEvents(f"the schema has no record {name}")
 
     def batch(self, first: int, blocks: Sequence[AvroBlock]) -> EventBatch:
-        data = b"".join(block.data for block in blocks)
-        rows, sizes = self._rows(data, blocks)
+        rows, sizes = self._rows(blocks)
         generic = _members(rows)
         metadata = _members(generic.pop(envelope.SOURCE_METADATA))
         given = generic.pop(envelope.PAYLOAD)
@@ -83,23 +83,24 @@ class _Reader:
         empty = given.is_null().to_numpy(zero_copy_only=False) | (not self.columns)
         return EventBatch(first, head, self.columns, payload, empty, rejected)
 
-    def _rows(self, data: bytes, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
+    def _rows(self, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
         """All events of some blocks, and the number of bytes of each."""
+        padded = _padded(blocks)
         count = sum(block.count for block in blocks)
-        starts = self._walk.guessed(data, count, envelope.OBJECT)
+        starts = self._walk.guessed(padded[:-PADDING], blocks[0].data, count, envelope.OBJECT)
         if starts is not None and starts[0] == 0:
             try:
-                return self._read(data, starts)
+                return self._read(padded, starts)
             except UnreadableEvents:
                 pass  # the guess or the file is wrong; walking over each block decides
         found, before = [np.zeros(0, np.int64)], 0
         for block in blocks:
             found.append(self._walk.starts(block.data, block.count)[:-1] + before)
             before += len(block.data)
-        return self._read(data, np.concatenate([*found, [before]]))
+        return self._read(padded, np.concatenate([*found, [before]]))
 
-    def _read(self, data: bytes, starts: np.ndarray) -> tuple[pa.StructArray, np.ndarray]:
-        rows, ends = AvroColumns(data, self._walk).read(self._schema, starts[:-1])
+    def _read(self, padded: np.ndarray, starts: np.ndarray) -> tuple[pa.StructArray, np.ndarray]:
+        rows, ends = AvroColumns(padded, self._walk).read(self._schema, starts[:-1])
         if not np.array_equal(ends, starts[1:]):
             raise UnreadableEvents("the events of a block do not begin where others end")
         return rows, np.diff(starts)
@@ -114,6 +115,19 @@ class _Reader:
         member = self._schema.member(name)
         schema = (member.optional or member).schema if member is not None else None
         return isinstance(schema, dict) and schema.get("logicalType") == _MICROS
+
+
+def _padded(blocks: Sequence[AvroBlock]) -> np.ndarray:
+    """The bytes of the blocks, followed by PADDING; uint8."""
+    size = sum(len(block.data) for block in blocks) + PADDING
+    # The allocator of Arrow keeps what it frees, and the next blocks have about as many bytes.
+    padded = np.frombuffer(pa.allocate_buffer(size), np.uint8)
+    at = 0
+    for block in blocks:
+        padded[at : at + len(block.data)] = np.frombuffer(block.data, np.uint8)
+        at += len(block.data)
+    padded[at:] = 0
+    return padded
 
 
 def _fitted_payload(
