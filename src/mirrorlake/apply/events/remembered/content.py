@@ -17,6 +17,8 @@ from mirrorlake.model.arrow import contiguous
 _BASE = np.uint64(0x100000001B3)
 _WORD = 8
 _LARGE = 1 << 20
+_SHORT = 64 * _WORD
+"""Bytes of a value whose words are hashed with the same ones of other values."""
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -66,7 +68,7 @@ def _hashed(values: pa.Array) -> np.ndarray:
         values = values.cast(pa.string())
         kind = values.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _of_bytes(pc.fill_null(values.cast(pa.binary()), b""))
+        return _of_bytes(values.cast(pa.binary()))
     if pa.types.is_floating(kind):
         wide = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
         bits: np.ndarray = np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
@@ -82,34 +84,64 @@ def _hashed(values: pa.Array) -> np.ndarray:
 def _of_bytes(values: pa.Array) -> np.ndarray:
     """A polynomial of the 8-byte words of each value, zero-padded, and of its length. Large values
     are hashed one by one to save memory."""
-    large = pc.greater(pc.binary_length(values), _LARGE).to_numpy(zero_copy_only=False)
+    if not len(values):
+        return np.zeros(0, np.uint64)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset)
+    lengths = np.where(valid, np.diff(ends), 0)
+    large = lengths > _LARGE
     if large.any():
         which = pa.array(large)
         both = np.empty(len(values), np.uint64)
         both[~large] = _of_bytes(values.filter(pc.invert(which)))
         both[large] = [_of_large(value.as_buffer()) for value in values.filter(which)]
         return both
-    values = pa.concat_arrays([values])
-    ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1).astype(np.int64)
-    lengths = np.diff(ends)
-    found: np.ndarray = lengths.astype(np.uint64)
-    counts = -(-lengths // _WORD)
-    if not counts.any():
-        return found
-    data = values.buffers()[2].slice(ends[0], ends[-1] - ends[0]).to_pybytes() + bytes(_WORD)
+    first, last = int(ends[0]), int(ends[-1])
+    data = np.zeros(last - first + _WORD, np.uint8)
+    if last > first:
+        data[:-_WORD] = np.frombuffer(values.buffers()[2], np.uint8)[first:last]
     # A word may start at any byte.
     words = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
+    starts = ends[:-1].astype(np.int64) - first
+    short, found = lengths <= _SHORT, np.empty(len(values), np.uint64)
+    for which, hashed in ((short, _of_short), (~short, _of_long)):
+        if which.any():
+            found[which] = hashed(words, starts[which], lengths[which])
+    return found
+
+
+def _of_short(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The first words of all values, then the second ones, and so on."""
+    found: np.ndarray = lengths.astype(np.uint64)
+    rows = np.flatnonzero(lengths)
+    at, left, power = starts[rows], lengths[rows], np.full(1, _BASE)
+    while len(rows):
+        found[rows] += _mixed(_cut(words[at], left) + np.uint64(1)) * power
+        longer = left > _WORD
+        if not longer.all():
+            rows, at, left = rows[longer], at[longer], left[longer]
+        at, left, power = at + _WORD, left - _WORD, power * _BASE
+    return found
+
+
+def _of_long(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """All words at once, so that one long value does not take a step for each of its words."""
+    found: np.ndarray = lengths.astype(np.uint64)
+    counts = -(-lengths // _WORD)
     first = np.cumsum(counts) - counts
     place = np.arange(counts.sum()) - np.repeat(first, counts)
-    found_words = words[np.repeat(ends[:-1] - ends[0], counts) + place * _WORD]
-    rest = np.repeat(lengths, counts) - place * _WORD
-    short = rest < _WORD
-    found_words[short] &= (np.uint64(1) << (rest[short].astype(np.uint64) << 3)) - np.uint64(1)
+    at = np.repeat(starts, counts) + place * _WORD
+    cut = _cut(words[at], np.repeat(lengths, counts) - place * _WORD)
     powers = np.cumprod(np.full(int(counts.max()), _BASE, np.uint64))
-    terms = _mixed(found_words + np.uint64(1)) * powers[place]
-    full = counts > 0
-    found[full] += np.add.reduceat(terms, first[full])
+    found += np.add.reduceat(_mixed(cut + np.uint64(1)) * powers[place], first)
     return found
+
+
+def _cut(words: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """The words without what follows their values, which have so many bytes from there on."""
+    ends = left < _WORD
+    words[ends] &= (np.uint64(1) << (left[ends].astype(np.uint64) << np.uint64(3))) - np.uint64(1)
+    return words
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
