@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ from mirrorlake.apply.task.errors import table_error
 from mirrorlake.delta.lookup import key_hash, key_join, page_checksums
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.lookup.page_checksums import DamagedPage, verify
+from mirrorlake.delta.lookup.pages import NoPageIndex, PageLayout, layout
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema
@@ -82,6 +85,83 @@ def test_only_the_named_columns_are_compared(tmp_path: Path) -> None:
         verify(path, ["a", "b"])
     with pytest.raises(DamagedPage, match="column b"):
         verify(path, but=["a"])
+
+
+@pytest.mark.parametrize("has_dictionary", [True, False])
+def test_pages_are_found_by_the_page_index_as_by_their_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_dictionary: bool
+) -> None:
+    path, value = _indexed(tmp_path, has_dictionary=has_dictionary)
+    with monkeypatch.context() as patched:
+        if not has_dictionary:
+            patched.setattr(page_checksums, "_pages", None)  # which is not needed
+        by_index = _places(path)
+    monkeypatch.setattr(page_checksums, "layout", _no_layout)
+    assert by_index == _places(path)
+    assert max(len(starts) for starts, _ends, _checksums in by_index) > 5
+    monkeypatch.undo()
+    flipped(path, value)
+    with pytest.raises(DamagedPage, match="column text"):
+        verify(path)
+
+
+@pytest.mark.parametrize("change", ["at", "size"])
+def test_a_wrong_page_index_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    path, value = _indexed(tmp_path, has_dictionary=False)
+    right = layout(path)
+    groups = [[_moved(chunk, change) for chunk in group] for group in right.groups]
+    monkeypatch.setattr(page_checksums, "layout", lambda _path: replace(right, groups=groups))
+    verify(path)
+    flipped(path, value)
+    with pytest.raises(DamagedPage, match="column text"):
+        verify(path)
+
+
+def _indexed(folder: Path, *, has_dictionary: bool) -> tuple[Path, bytes]:
+    """A file of several row groups with a page index, and a value of its column `text`."""
+    path, numbers = folder / "f", range(4000)
+    rows = pa.table(
+        {
+            "n": pa.array(numbers),
+            "text": [f"text {number // 40}" for number in numbers],
+            "s": [{"a": None if number % 3 else str(number)} for number in numbers],
+        }
+    )
+    pq.write_table(
+        rows,
+        path,
+        row_group_size=3000,
+        compression="none",
+        use_dictionary=has_dictionary,
+        data_page_size=512,
+        write_batch_size=64,
+        write_page_checksum=True,
+        write_page_index=True,
+    )
+    return path, b"text 3"
+
+
+def _places(path: Path) -> list[Any]:
+    """The pages of each chunk of a file that was just verified."""
+    page_checksums._cache.clear()
+    verify(path)
+    return [pages.tolist() for pages in page_checksums._cache._values.values()]
+
+
+def _moved(chunk: Any, change: str) -> Any:
+    """The chunk with another border between its first two pages."""
+    at, size = chunk.at.copy(), chunk.size.copy()
+    size[0] += 1
+    if change == "at":
+        at[1] += 1
+        size[1] -= 1
+    return replace(chunk, at=at, size=size)
+
+
+def _no_layout(path: Path) -> PageLayout:
+    raise NoPageIndex(path)
 
 
 def test_pages_without_checksums_pass(tmp_path: Path) -> None:

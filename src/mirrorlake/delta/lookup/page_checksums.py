@@ -17,10 +17,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
+from mirrorlake.delta.lookup.pages import NoPageIndex, layout
 from mirrorlake.storage.thrift import ThriftReader
+from mirrorlake.storage.varints import TooLong, Varints
 
 _PACKED, _CRC = 3, 4
 """Field numbers of a page header."""
+_NEXT_I32 = 0x15
+"""The byte before the value of a field: an integer of 32 bits, whose number is one more than that
+of the field before it."""
 
 
 class DamagedPage(OSError):
@@ -47,34 +52,86 @@ def verify(path: Path, columns: Collection[str] | None = None, but: Collection[s
     """
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
-    chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
+    chunks = [
+        (number, index, group.column(index))
+        for number, group in enumerate(groups)
+        for index in range(group.num_columns)
+    ]
     if not chunks:
         return
     facts = path.stat()
     file_id = (str(path), facts.st_size, facts.st_mtime_ns)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for chunk in chunks:
+        for number, index, chunk in chunks:
             name = chunk.path_in_schema
             if (columns is None or name in columns) and name not in but:
-                _verify_chunk(path, content, chunk, file_id)
+                _verify_chunk(path, content, chunk, (number, index), file_id)
 
 
-def _verify_chunk(path: Path, content: mmap.mmap, chunk: Any, file_id: _FileId) -> None:
+def _verify_chunk(
+    path: Path, content: mmap.mmap, chunk: Any, numbers: tuple[int, int], file_id: _FileId
+) -> None:
+    """numbers: of its row group and column."""
     at = chunk.dictionary_page_offset or chunk.data_page_offset
+    end = at + chunk.total_compressed_size
     known = (*file_id, at)
-    pages = _cache.get(known) if known in _cache else None
-    if pages is None:
-        pages = _pages(content, at, at + chunk.total_compressed_size)
-        _cache.put(known, pages)
+    found = _cache.get(known)
+    if found is None:
+        found = _by_index(path, content, numbers, at, end)
+        if found is not None and _is_intact(content, found):
+            _cache.put(known, found)
+            return
+        # A wrong index would look like damage.
+        found = _cache.put(known, _pages(content, at, end))
+    if not _is_intact(content, found):
+        raise DamagedPage(
+            f"{path.name}: a page of column {chunk.path_in_schema} does not match its checksum"
+        )
+
+
+def _is_intact(content: mmap.mmap, pages: np.ndarray) -> bool:
     with memoryview(content) as whole:  # a slice of the map would be a copy
         for start, end, crc in zip(*pages.tolist(), strict=True):
             with whole[start:end] as page:
-                is_same = zlib.crc32(page) == crc
-            if not is_same:
-                raise DamagedPage(
-                    f"{path.name}: a page of column {chunk.path_in_schema} does not match its "
-                    "checksum"
-                )
+                if zlib.crc32(page) != crc:
+                    return False
+    return True
+
+
+def _by_index(
+    path: Path, content: mmap.mmap, numbers: tuple[int, int], at: int, end: int
+) -> np.ndarray | None:
+    """As `_pages`, by the page index, which is faster; None if it does not tell where all pages
+    are, or one has no checksum."""
+    group, column = numbers
+    try:
+        chunk = layout(path).groups[group][column]
+        first, _end = chunk.dictionary or (int(chunk.at[0]), 0)
+        ends = chunk.at + chunk.size
+        if first != at or ends[-1] != end or (ends[:-1] != chunk.at[1:]).any():
+            return None
+        found = _with_checksums(np.frombuffer(content, np.uint8), chunk.at, ends)
+    except (NoPageIndex, OSError, IndexError, TooLong):
+        return None
+    if found is None or chunk.dictionary is None:
+        return found
+    return np.concatenate((_pages(content, *chunk.dictionary), found), axis=1)
+
+
+def _with_checksums(content: np.ndarray, at: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
+    """As `_pages`, for the pages whose headers begin at these bytes; None if one has none.
+
+    The first four fields of a header are its type, both sizes and the checksum.
+    """
+    fields, cursor, found = Varints(content), at, []
+    for _field in range(_CRC):
+        if (content[cursor] != _NEXT_I32).any():
+            return None
+        value, cursor = fields.read(cursor + 1)
+        found.append(value)
+    *_others, sizes, checksums = found
+    starts = ends - sizes
+    return np.stack((starts, ends, checksums & 0xFFFFFFFF)) if (starts > cursor).all() else None
 
 
 def _pages(content: mmap.mmap, at: int, end: int) -> np.ndarray:
