@@ -56,6 +56,34 @@ def test_columns_that_got_each_others_names_have_their_own_values(tmp_path: Path
     assert read_alone(FileRead(0, 0, read)).to_pylist() == [{"id": 2, "a.b": 1}]
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize("kind", ["all columns", "one too many", "one too few", "none"])
+def test_a_whole_file_has_the_columns_of_the_table(
+    tmp_path: Path, kind: str, is_small: bool
+) -> None:
+    pair = types.struct(x=types.LONG, y=types.STRING)
+    columns = [Column("id", types.LONG), Column("a.b", types.STRING), Column("s", pair)]
+    schema = TableSchema(Schema.of(columns), ("id", "a.b", "s"), (None,) * 3)
+    stored = {"id": [1, 2], "a.b": ["x", None], "s": [{"x": 3, "y": "z"}, None]}
+    expected = [dict(zip(stored, row, strict=True)) for row in zip(*stored.values(), strict=True)]
+    if kind == "one too many":
+        stored = {"a": [{"id": 7}] * 2, **stored}
+    elif kind == "one too few":
+        del stored["a.b"]
+    elif kind == "none":
+        stored = {"a": [0, 0]}
+    path = tmp_path / "1.parquet"
+    types_of = {"s": pa.struct({"x": pa.int64(), "y": pa.string()})}
+    pq.write_table(
+        pa.table({name: pa.array(values, types_of.get(name)) for name, values in stored.items()}),
+        path,
+    )
+    read = partial(WholeFileReader(schema).read, str(path), is_small=is_small)
+    assert read_alone(FileRead(0, 0, read)).to_pylist() == [
+        {name: row[name] if name in stored else None for name in row} for row in expected
+    ]
+
+
 def test_a_file_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", None])
     rows = row_cache.table_rows(path, TABLE)

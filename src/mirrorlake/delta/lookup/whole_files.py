@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,23 +12,21 @@ import pyarrow.parquet as pq
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 
+_OPTIONS: dict[str, Any] = {
+    # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
+    "coerce_int96_timestamp_unit": "us",
+    "pre_buffer": False,
+    "page_checksum_verification": True,
+    "arrow_extensions_enabled": True,  # as `pq.ParquetFile` does
+}
+
 
 @contextmanager
 def opened(path: str) -> Iterator[pq.ParquetFile]:
     """A data file, whose pages are checked when they are read."""
     # For a path, Arrow looks for a file system first, which takes a tenth of reading a small file.
     with pa.OSFile(path) as source:
-        yield _parquet(source)
-
-
-def _parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        source,
-        # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
-        coerce_int96_timestamp_unit="us",
-        pre_buffer=False,
-        page_checksum_verification=True,
-    )
+        yield pq.ParquetFile(source, **_OPTIONS)
 
 
 class WholeFileReader:
@@ -51,17 +50,21 @@ class WholeFileReader:
 
         is_small: read the bytes of the file at once, and decode them in this thread.
         """
+        # Without `pq.ParquetFile`, whose list of columns takes as long as reading one of them.
+        reader = pq.ParquetReader()
         with pa.OSFile(path) as source:
-            file = _parquet(pa.BufferReader(source.read_buffer()) if is_small else source)
-            names = file.schema_arrow.names
+            content = pa.BufferReader(source.read_buffer()) if is_small else source
+            reader.open(content, **_OPTIONS)
+            names = reader.schema_arrow.names
             yield
-            # None is all of them, which Arrow then need not look up one by one.
-            stored = None if names == self._names else [x for x in names if x in self._stored]
-            found = file.read(stored, use_threads=not is_small)
+            found = reader.read_all(
+                column_indices=None if names == self._names else self._stored_in(reader),
+                use_threads=not is_small,
+            )
         yield
         if self._is_named_alike and found.schema.equals(self._target):
             return found
-        rows = file.metadata.num_rows
+        rows = reader.metadata.num_rows
         there = dict(zip(found.column_names, found.columns, strict=True))
         columns = []
         for name, field in zip(self.schema.physical, self._target, strict=True):
@@ -70,3 +73,8 @@ class WholeFileReader:
                 column = self.schema.missing_column(field.name, rows)
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self._target)
+
+    def _stored_in(self, reader: pq.ParquetReader) -> list[int]:
+        """The numbers of the columns of the table in a file, of each member of a struct."""
+        paths = enumerate(reader.column_paths)
+        return [number for number, path in paths if path[0] in self._stored]
