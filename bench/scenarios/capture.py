@@ -26,7 +26,7 @@ from mirrorlake.model.change import MARKER_COLUMN, Marker
 ROWS = 110_000
 """In the table before the changes: as few as they need, because loading is not the matter."""
 TRANSACTIONS = 10_000
-TARGET = 2.0
+TARGET = 5.0
 
 
 def run(plan: Plan) -> list[Result]:

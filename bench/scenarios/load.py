@@ -26,7 +26,7 @@ from bench.worker import Worker
 from mirrorlake.app.mirror import Mirror
 
 ROWS = 5_000_000
-TARGETS = {dlt_load.NAME: 1.0, dlt_load.IN_PARTS: 1.0, copy_file.NAME: None}
+TARGETS = {dlt_load.NAME: 2.0, dlt_load.IN_PARTS: 1.2, copy_file.NAME: None}
 
 
 def run(plan: Plan) -> list[Result]:
