@@ -13,7 +13,7 @@ Skip = Callable[[bytes, int], int]
 """Returns the end of the value that starts at an offset. Raises IndexError beyond the end of the
 bytes."""
 
-_PART = 256 << 10
+_PART = 1 << 20
 """Bytes that are searched at once, which fit into the cache of a processor."""
 
 _FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from mirrorlake.model.arrow import contiguous
 
 _LARGEST = str(2**64 - 1)
-_ZERO = b"0"[0]
+_HEXADECIMAL_DIGITS = 16
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -42,10 +42,14 @@ def whole(column: pa.Array) -> ParsedNumbers:
 
 def hexadecimal(column: pa.Array) -> ParsedNumbers:
     """Parse hexadecimal digits of up to 64 bits, with or without leading zeros."""
-    shaped = pc.match_substring_regex(column, "^0*[0-9a-fA-F]{1,16}$")
     digits = pc.utf8_ltrim(column, "0")
     prefixed = pc.binary_join_element_wise("0x", pc.if_else(pc.equal(digits, ""), "0", digits), "")
-    return _numbers(prefixed, shaped)
+    fits = pc.less_equal(pc.binary_length(digits), _HEXADECIMAL_DIGITS)
+    try:
+        return _numbers(prefixed, pc.and_(fits, pc.not_equal(column, "")))
+    except pa.ArrowInvalid:  # some have other characters: matching takes longer
+        shaped = pc.match_substring_regex(column, "^0*[0-9a-fA-F]{1,16}$")
+        return _numbers(prefixed, shaped)
 
 
 def as_hexadecimal(values: np.ndarray) -> pa.Array:
