@@ -18,7 +18,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import CheckSeverity
-from mirrorlake.sources.postgresql import connect, rejected
+from mirrorlake.sources.postgresql import connect, publication, rejected
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -68,6 +68,23 @@ def test_looking_at_the_source_waits_for_no_lock(captured: Captured) -> None:
         source.watch(captured.tables)
         assert not source.objects.rejects_changes()
         assert source.objects.retained() is not None
+
+
+def test_a_table_without_key_that_is_locked_stays_where_it_is_published_for_now(
+    captured: Captured,
+) -> None:
+    """Whatever else the same transaction does goes on."""
+    captured.begin(*TABLES)
+    captured.run("alter table apples drop constraint apples_pkey")
+    settings, table = captured.settings, captured.discovered("apples")
+    with closing(connect.connect(settings.url)) as ours:
+        with locked(captured.database, "apples"), ours.transaction():
+            assert not publication.exclude(ours, settings, [table])
+            assert publication.state_of(ours, settings.publication) is not None
+        assert publication.exclude(ours, settings, [table])
+        state = publication.state_of(ours, settings.publication)
+        assert state is not None
+        assert table.table not in state.tables
 
 
 def test_a_load_gives_way_to_who_alters_the_table(captured: Captured) -> None:

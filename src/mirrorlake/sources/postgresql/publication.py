@@ -196,7 +196,8 @@ def exclude(
     for table in tables:
         if table.in_source in state.tables:
             try:
-                take_out(connection, state.name, table.in_source)
+                with connection.transaction():  # a failure ends no transaction of the caller
+                    take_out(connection, state.name, table.in_source)
             except psycopg.errors.LockNotAvailable:
                 is_done = False
     return is_done
