@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.apply.stages import tasks
+from mirrorlake.apply.stages import own_fold, tasks
+from mirrorlake.apply.stages.spread import Exchange
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
@@ -19,7 +20,7 @@ from tests.app.zones import MARKER, Zone
 from tests.crash.entry import kill_at
 from tests.crash.forked import forked
 from tests.delta.handmade import HandmadeTable
-from tests.doubles.handmade_engine import in_process_engine
+from tests.doubles.handmade_engine import ALWAYS, in_process_engine
 from tests.profiles import some
 
 pytestmark = pytest.mark.crash
@@ -34,13 +35,15 @@ POINTS = {
     "after the commit": str(CrashPoint.COMMITTED),
 }
 TASKS = ("_read_keys", "_fold", "_take", "_write")
+OWN_TASK = "_fold_and_take"
+"""The only one before the last, where each task folds all keys."""
 
 
-def apply(root: Path, point: str = "") -> None:
+def apply(root: Path, point: str = "", exchange: Exchange = ALWAYS) -> None:
     """`apply --once` with every batch in stages; killed at a point."""
     store = Zone(root).store
     reached = kill_at(point) if point else no_crash
-    engine = in_process_engine(store, reached, spread=SPREAD)
+    engine = in_process_engine(store, reached, spread=SPREAD, exchange=exchange)
     loop = ApplyLoop(store, engine, MirrorSettings(), WallClock(), reached=reached)
     loop.open()
     report = loop.once()
@@ -51,14 +54,15 @@ def apply(root: Path, point: str = "") -> None:
 def die(root: str, point: str, task: str) -> None:
     """Let this process die at a point, or when a task of one stage has done its work."""
     if task:
-        truly = getattr(tasks, task)
+        place = own_fold if task == OWN_TASK else tasks
+        truly = getattr(place, task)
 
         def run(*arguments: Any) -> Any:
             truly(*arguments)
             kill_at(CrashPoint.STAGE_WRITTEN)(CrashPoint.STAGE_WRITTEN)
 
-        setattr(tasks, task, run)
-    apply(Path(root), point)
+        setattr(place, task, run)
+    apply(Path(root), point, Exchange() if task == OWN_TASK else ALWAYS)
 
 
 def named(table: Path) -> set[Path]:
@@ -101,11 +105,11 @@ def test_a_batch_that_is_killed_between_stages_is_applied_once(tmp_path: Path, p
     is_applied_once(root, orphans)
 
 
-@pytest.mark.parametrize("task", some(list(TASKS), 2))
+@pytest.mark.parametrize("task", [*some(list(TASKS), 2), OWN_TASK])
 def test_a_batch_that_is_killed_inside_a_task_of_a_stage_is_applied_once(
     tmp_path: Path, task: str
 ) -> None:
     root = tmp_path / "root"
     orphans = killed(root, task=task)
-    assert bool(orphans) == (task in {"_take", "_write"})
+    assert bool(orphans) == (task in {"_take", "_write", OWN_TASK})
     is_applied_once(root, orphans)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.delta import file_list
-from mirrorlake.delta.file_list import FileList, in_columns, total_bytes
+from mirrorlake.delta.file_list import FileList, chosen, in_columns, sizes, total_bytes
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.statistics import candidate_indexes, candidates
 from mirrorlake.model.table import Column, Schema
@@ -74,6 +74,9 @@ def test_actions_survive_pickling(files: list[dict[str, Any]]) -> None:
     assert list(sent) == files
     assert [sent[index] for index in range(-len(files), len(files))] == files * 2
     assert list(sent[1:3]) == files[1:3]
+    picked = [*range(len(files))][::-2]
+    assert chosen(sent, picked) == chosen(files, picked) == files[::-2]
+    assert sizes(sent, picked) == sizes(files, picked)
     assert total_bytes(sent) == total_bytes(files)
     with pytest.raises(IndexError):
         sent[len(files)]

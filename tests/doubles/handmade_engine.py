@@ -13,7 +13,7 @@ from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.runner import Runner
-from mirrorlake.apply.stages.spread import SpreadSettings
+from mirrorlake.apply.stages.spread import Exchange, SpreadSettings
 from mirrorlake.mirror.strategy import PLAIN, StrategyName, StrategySetting
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -44,11 +44,16 @@ class RecordingTables(LogTables):
         self.checkpoints.append(path)
 
 
+ALWAYS = Exchange(rows=-1)
+"""Tasks send each other the keys of every batch that is spread."""
+
+
 def in_process_engine(
     store: Store,
     reached: CrashHook = no_crash,
     *,
     spread: int = 0,
+    exchange: Exchange = ALWAYS,
     partitions: Callable[[Schema], Sequence[str]] = lambda _schema: (),
     merges: bool = False,
     compaction: bool = True,
@@ -58,7 +63,8 @@ def in_process_engine(
 ) -> Engine:
     """An engine that needs neither Spark nor Delta.
 
-    spread: every batch that can goes in stages of so many tasks; partitions: the columns by which a
+    spread: every batch that can goes in stages of so many tasks; exchange: of which of them the
+    tasks send each other keys; partitions: the columns by which a
     table that it makes is partitioned; merges: every batch goes by the merge strategy.
     """
     runner = runner or InProcessRunner(spread or 1)
@@ -73,7 +79,7 @@ def in_process_engine(
         reached=reached,
         strategy=StrategySetting.MERGE if merges else StrategySetting.AUTO,
         compaction=compaction,
-        spread=SpreadSettings(always=True) if spread else None,
+        spread=SpreadSettings(always=True, exchange=exchange) if spread else None,
     )
 
 

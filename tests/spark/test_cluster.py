@@ -20,6 +20,7 @@ import yaml
 
 import mirrorlake
 from mirrorlake.apply.logs.table_reader import LogReader
+from mirrorlake.apply.stages.spread import Exchange
 from mirrorlake.model.change import Marker
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.landed import FileKind, Footer
@@ -249,7 +250,7 @@ def test_an_elastic_cluster_that_shares_nothing_but_a_bucket_mirrors_what_lies_i
         workers.add(2)
         others = workers.running[2:]
         until(mirror, lambda: zones.applied(2))
-        zones.change(3, ROWS)
+        zones.change(3, Exchange().rows + 1)  # so that tasks send each other keys
         until(mirror, lambda: zones.applied(3))
         assert len(written_by_last(zones.copied(tmp_path / "spread"))) > 1
         until(mirror, lambda: not any(map(has_executors, others)))

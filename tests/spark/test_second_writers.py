@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.apply.stages.spread import SpreadSettings
+from mirrorlake.apply.stages.spread import Exchange, SpreadSettings
 from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Outcome
@@ -74,7 +74,9 @@ class Table:
     def __init__(self, spark: Spark, store: LocalStore, way: str = "direct") -> None:
         self.spark, self.points = spark, list[CrashPoint]()
         setting = StrategySetting.MERGE if way == "merge" else StrategySetting.AUTO
-        spread = SpreadSettings(always=True) if way == "spread" else None
+        spread = (
+            SpreadSettings(always=True, exchange=Exchange(rows=-1)) if way == "spread" else None
+        )
         engine = spark_engine(
             spark, store, self.points.append, strategy=setting, compaction=False, spread=spread
         )

@@ -83,7 +83,7 @@ class Direct:
     def _spread_one(self, batch: OpenBatch) -> list[BatchResult]:
         """Apply a batch in stages, or in one task if that is not possible."""
         try:
-            result = self._spread.run(self._whole_task(batch, 1))
+            result = self._spread.run(self._whole_task(batch, 1), batch.step.estimate.rows)
         except TasksDied as died:
             return [BatchResult(error=worker_lost(str(batch.step.table), str(died)))]
         if result is not None:

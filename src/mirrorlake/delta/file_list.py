@@ -60,8 +60,7 @@ class FileList(Sequence[Action]):
 
     def __getitem__(self, index: int | slice) -> Action | FileList:
         if isinstance(index, slice):
-            rows = pa.array(range(*index.indices(len(self))), pa.int64())
-            return FileList(self._columns.take(rows))
+            return self.chosen(range(*index.indices(len(self))))
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         return _decoded(self._columns.slice(index % len(self), 1).to_pylist()[0])
@@ -76,6 +75,15 @@ class FileList(Sequence[Action]):
         with pa.ipc.new_stream(sink, _SCHEMA, options=options) as writer:
             writer.write_batch(self._columns)
         return _received, (sink.getvalue().to_pybytes(),)
+
+    def chosen(self, indexes: Sequence[int]) -> FileList:
+        """The actions with these indexes."""
+        return FileList(self._columns.take(pa.array(indexes, pa.int64())))
+
+    @property
+    def sizes(self) -> pa.Array:
+        """The size of each file."""
+        return self._columns["size"]
 
     @property
     def stats(self) -> pa.Array:
@@ -102,6 +110,20 @@ def in_columns(files: Sequence[Action]) -> Sequence[Action]:
 def total_bytes(files: Sequence[Action]) -> int:
     """The total size of data files."""
     return files.bytes if isinstance(files, FileList) else sum(int(add["size"]) for add in files)
+
+
+def chosen(files: Sequence[Action], indexes: Sequence[int]) -> Sequence[Action]:
+    """The actions with these indexes. Of a FileList no others are decoded."""
+    return list(
+        files.chosen(indexes) if isinstance(files, FileList) else map(files.__getitem__, indexes)
+    )
+
+
+def sizes(files: Sequence[Action], indexes: Sequence[int]) -> list[int]:
+    """The sizes of the files with these indexes."""
+    if isinstance(files, FileList):
+        return list(files.sizes.take(pa.array(indexes, pa.int64())).to_pylist())
+    return [int(files[index]["size"]) for index in indexes]
 
 
 def _others(add: Action) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def candidate_indexes(
     if not _comparable(column.type):
         return list(range(len(files)))
     present = column.drop_null()
-    bounds = _KeyBounds(present) if len(present) else None
+    bounds = _KeyBounds(present, files=len(files)) if len(present) else None
     has_null = column.null_count > 0
 
     def may_contain(index: int) -> bool:
@@ -184,18 +185,27 @@ def _stats(add: Mapping[str, Any]) -> Mapping[str, Any]:
     return stats
 
 
-class _KeyBounds:
-    """Decides which ranges of values can contain one of the keys."""
+FEW_FILES = 64
+"""Files up to which comparing all numbers with the bounds of each takes less time than sorting the
+numbers."""
 
-    def __init__(self, keys: pa.Array) -> None:
-        self._type = keys.type
+
+class _KeyBounds:
+    """Decides which ranges of values can contain one of the keys. files: how many have bounds."""
+
+    def __init__(self, keys: pa.Array, files: int = FEW_FILES + 1) -> None:
+        self._type, self._is_many = keys.type, files > FEW_FILES
         self._ends: tuple[str, str] | None = None
-        self._numbers = np.zeros(0, np.int64)
+        self._unsorted = np.zeros(0, np.int64)
         if pa.types.is_string(keys.type):
             ends = pc.min_max(keys).as_py()
             self._ends = ends["min"], ends["max"]
         else:
-            self._numbers = np.sort(_as_numbers(keys))
+            self._unsorted = _as_numbers(keys)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        return np.sort(self._unsorted)
 
     def overlaps(self, low: Any, high: Any) -> bool:
         """Whether a key can be between these bounds from the log."""
@@ -203,6 +213,8 @@ class _KeyBounds:
             first, last = self._ends
             known = isinstance(low, str) and isinstance(high, str)
             return not known or bool(low <= last and first <= high)
+        if not self._is_many and (ends := self._as_ends(low, high)):
+            return bool(((self._unsorted >= ends[0]) & (self._unsorted <= ends[1])).any())
         span = self.between(low, high)
         return span is None or span.start < span.stop
 
@@ -237,14 +249,21 @@ class _KeyBounds:
     def between(self, low: Any, high: Any) -> slice | None:
         """The slice of the sorted numeric keys that lie between these bounds; None if the bounds
         cannot be parsed."""
+        ends = self._as_ends(low, high)
+        if ends is None:
+            return None
+        first = int(np.searchsorted(self._numbers, ends[0]))
+        return slice(first, int(np.searchsorted(self._numbers, ends[1], side="right")))
+
+    def _as_ends(self, low: Any, high: Any) -> tuple[int, int] | None:
+        """Bounds from the log as numbers between which all values are."""
         least, most = _as_number(low, self._type), _as_number(high, self._type)
         if least is None or most is None:
             return None
         if pa.types.is_timestamp(self._type):
             least -= _error_margin(low)
             most += _error_margin(high) + 1_000  # writers truncate upper bounds to milliseconds
-        first = int(np.searchsorted(self._numbers, least))
-        return slice(first, int(np.searchsorted(self._numbers, most, side="right")))
+        return least, most
 
 
 def _may_contain(

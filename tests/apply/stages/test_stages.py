@@ -21,9 +21,9 @@ from structlog.testing import capture_logs
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.runner import TasksDied
 from mirrorlake.apply.stages import tasks
-from mirrorlake.apply.stages.plan import stretches
+from mirrorlake.apply.stages.division import stretches
 from mirrorlake.apply.stages.shares import InputShare, balanced, shares
-from mirrorlake.apply.stages.spread import Spread, SpreadSettings
+from mirrorlake.apply.stages.spread import Exchange, Spread, SpreadSettings
 from mirrorlake.apply.task.batch import BatchTask
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.log.table_log import TableLog
@@ -47,12 +47,15 @@ from tests.conformance.apply.player import Subject
 from tests.conformance.apply.rows import ROWS
 from tests.conformance.apply.suite import ScenarioContract, SubjectAt
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
+from tests.doubles.handmade_engine import ALWAYS, HandmadeReader, in_process_engine
 from tests.histories import SHAPES, Shape, as_file, histories
 from tests.profiles import tries
 from tests.reference import UNCHANGED, Change
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
+
+NEVER = Exchange(rows=1_000_000, files=1_000)
+"""Every task folds all keys of a batch, but for one with texts."""
 
 _numbers = itertools.count(1)
 
@@ -62,12 +65,17 @@ def reader(store: LocalStore) -> HandmadeReader:
     return HandmadeReader(store)
 
 
+@pytest.fixture(params=[ALWAYS, NEVER], ids=["tasks send keys", "tasks fold all keys"])
+def exchange(request: pytest.FixtureRequest) -> Exchange:
+    return request.param
+
+
 @pytest.fixture
-def make(store: LocalStore, reader: HandmadeReader) -> Callable[..., Mirrored]:
+def make(store: LocalStore, reader: HandmadeReader, exchange: Exchange) -> Callable[..., Mirrored]:
     """Makes a table of a shape, whose batches are spread over three tasks, or go to one."""
 
     def make(shape: Shape = ORDERS, path: str = "Tables/orders", spread: int = 3) -> Mirrored:
-        engine = in_process_engine(store, spread=spread)
+        engine = in_process_engine(store, spread=spread, exchange=exchange)
         return Mirrored(engine, store, reader, shape, path).create()
 
     return make
@@ -82,15 +90,24 @@ class TestRows(ScenarioContract):
     """What the rows of a batch do, as of every engine."""
 
     scenarios = ROWS
+    exchange = ALWAYS
 
     @pytest.fixture(scope="class")
     @classmethod
     def subject_at(cls) -> SubjectAt:
         def at(folder: Path) -> Subject:
             store = LocalStore(folder / "root")
-            return Subject(lambda: in_process_engine(store, spread=3), store, HandmadeReader(store))
+            return Subject(
+                lambda: in_process_engine(store, spread=3, exchange=cls.exchange),
+                store,
+                HandmadeReader(store),
+            )
 
         return at
+
+
+class TestRowsWhereEachTaskFoldsAllKeys(TestRows):
+    exchange = NEVER
 
 
 @settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))
@@ -241,13 +258,14 @@ class Recomputed(InProcessRunner):
         return [*reports, [report for report, _blocks in done]]
 
 
-@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize(("stage", "exchange"), [(0, ALWAYS), (1, ALWAYS), (0, NEVER)])
 def test_blocks_that_fail_when_they_are_computed_again_are_detected(
-    store: LocalStore, reader: HandmadeReader, stage: int
+    store: LocalStore, reader: HandmadeReader, stage: int, exchange: Exchange
 ) -> None:
-    engine = in_process_engine(store, spread=3, runner=Recomputed(stage))
+    engine = in_process_engine(store, spread=3, exchange=exchange, runner=Recomputed(stage))
     orders = Mirrored(engine, store, reader, ORDERS).create()
-    reasons = given_up(lambda: orders.apply([(UPSERT, (n, "a", None)) for n in range(9)]))
+    files = [[(UPSERT, (n, "a", None)) for n in range(file, 9, 3)] for file in range(3)]
+    reasons = given_up(lambda: orders.apply(*files))
     assert reasons == ["stages that do not fit together"]
     assert len(orders.rows()) == 9
 
@@ -288,6 +306,27 @@ def test_required_columns_are_checked_in_stages_too(make: Callable[..., Mirrored
     assert "name" in failed(make, good, nameless, required=("name",))
     long = [(INSERT, (n, "a" * 1_000, None)) for n in range(100)]
     assert "memory" in failed(make, good, long, row_checks=RowChecks(file_bytes=50_000))
+
+
+class Differing(InProcessRunner):
+    """Two tasks read different keys, as of a file that is replaced between."""
+
+    def chain(self, first, items, later, tasks):
+        done = [first(item) for item in items]
+        block = replace(done[1][1][0], folded=replace(done[1][1][0].folded, sought=7))
+        (work,) = later
+        reports = [work(task, [done[0][1][task], block])[0] for task in range(tasks)]
+        return [[report for report, _blocks in done], reports]
+
+
+def test_tasks_that_fold_different_keys_are_detected(
+    store: LocalStore, reader: HandmadeReader
+) -> None:
+    engine = in_process_engine(store, spread=2, exchange=NEVER, runner=Differing(2))
+    orders = Mirrored(engine, store, reader, ORDERS).create()
+    reasons = given_up(lambda: orders.apply([(UPSERT, (n, "a", None)) for n in range(4)]))
+    assert reasons == ["stages that do not fit together"]
+    assert len(orders.rows()) == 4
 
 
 @pytest.mark.parametrize("rows", [4, 3], ids=["as many rows", "fewer rows"])
@@ -378,6 +417,15 @@ def test_only_a_batch_that_would_keep_others_waiting_is_spread() -> None:
         assert not spread.suits(step, [step], slots=8)
 
 
+def test_keys_of_few_rows_in_few_files_are_folded_by_each_task() -> None:
+    file, text = LandedPath("1", "", 1), LandedPath("1", "", 1, TEXT)
+    exchange = Exchange(rows=10, files=2)
+    assert not exchange.suits([file] * 2, rows=10)
+    assert exchange.suits([file], rows=11)
+    assert exchange.suits([file] * 3, rows=1)
+    assert exchange.suits([text], rows=1), "all of it would be read for its keys"
+
+
 def test_a_table_is_not_spread_for_some_batches_after_one_was_given_up(
     store: LocalStore, orders: Mirrored
 ) -> None:
@@ -388,7 +436,7 @@ def test_a_table_is_not_spread_for_some_batches_after_one_was_given_up(
     location = store.location(orders.path)
     schema = parse(TableLog(location).snapshot().metadata)
     rows = LandedRows("t", schema, ("id",), INSERT)
-    assert spread.run(BatchTask(rows, location, (landed,), False, ())) is None
+    assert spread.run(BatchTask(rows, location, (landed,), False, ()), 1) is None
     tried = [spread.suits(table, [table], slots=2) for _ in range(4)]
     assert tried == [False, False, True, True]
     assert spread.suits(other, [other], slots=2)

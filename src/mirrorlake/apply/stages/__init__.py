@@ -10,4 +10,7 @@ All changes of a key are in one partition, in file and row order. Each file of t
 one task, which writes its deletion vector. The first three stages are one chain of the runner, and
 send each other keys and row numbers. The driver receives bitmaps of row numbers, and divides the
 resulting rows among the tasks of the last stage. Rows are read only by the task that writes them.
+
+A batch of few rows has two stages in one chain (`own_fold`): each task that takes has read and
+folded all keys before, and each task that writes divides the resulting rows by itself.
 """

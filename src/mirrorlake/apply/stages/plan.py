@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-from pyroaring import BitMap
-
 from mirrorlake.apply.runner import Runner
-from mirrorlake.apply.stages.shares import InputShare, balanced, shares
+from mirrorlake.apply.stages.division import (
+    GivenUp,
+    keys_with_one_row,
+    resulting_rows,
+    stretches,
+)
+from mirrorlake.apply.stages.own_fold import FoundReport, fold_and_take, write_found
+from mirrorlake.apply.stages.shares import InputShare, shares
 from mirrorlake.apply.stages.tasks import (
     Folded,
     KeysRead,
     ReadTask,
-    Stretch,
     Taken,
     WriteTask,
     WrittenRows,
-    bitmap,
     fold_partition,
-    numbers,
     read_keys,
     take_rows,
     without_files,
@@ -32,52 +33,85 @@ from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 
-WRITE_COST = 3
-"""The cost of writing a row with its image, relative to reading it."""
-
 T = TypeVar("T")
 
-
-class GivenUp(Exception):
-    """The batch has to be applied in one task; the argument is the reason, for the log."""
+_Results = tuple[Sequence[KeysRead], Sequence[Taken], Sequence[WrittenRows], int]
+"""Of the stages, and the number of resulting rows."""
 
 
 class StagePlan:
-    """The stages of one batch. tasks: maximum number of tasks per stage."""
+    """The stages of one batch. tasks: maximum number of tasks per stage; exchange: tasks send each
+    other keys, and do not fold all of them for themselves."""
 
-    def __init__(self, batch: BatchTask, runner: Runner, tasks: int, reached: CrashHook) -> None:
+    def __init__(
+        self,
+        batch: BatchTask,
+        runner: Runner,
+        tasks: int,
+        reached: CrashHook,
+        *,
+        exchange: bool = True,
+    ) -> None:
         self._batch, self._runner, self._tasks, self._reached = batch, runner, tasks, reached
-        self._bare = without_files(batch)
+        self._bare, self._exchange = without_files(batch), exchange
 
     def run(self) -> BatchResult:
         """Run all stages. Raises GivenUp, TasksDied."""
         runs = shares(self._batch.landed, self._tasks)
+        if self._exchange:
+            read, taken, written, rows = self._exchanged(runs)
+        else:
+            read, taken, written, rows = self._folded_by_each(runs)
+        self._reached(CrashPoint.STAGE_WRITTEN)
+        _check_sizes(written, self._batch.rows.row_checks.file_bytes)
+        if rows != sum(result.rows for result in written):
+            raise GivenUp("stages that do not fit together")
+        return _result(self._batch, runs, read, taken, written)
+
+    def _exchanged(self, runs: Sequence[tuple[InputShare, ...]]) -> _Results:
+        """In two jobs; the tasks of the first one send each other keys."""
         read, folded, taken = self._read_fold_take(runs)
         self._reached(CrashPoint.STAGE_WRITTEN)
-        left = resulting_rows(folded, _keys_with_one_row(folded, taken))
+        left = resulting_rows(folded, keys_with_one_row(folded, taken))
         groups = stretches(runs, read, left, self._tasks)
         images = any(result.rows for result in taken)
         tasks = [WriteTask(self._bare, group, images) for group in groups]
         written = _done(self._runner.run(write_rows, tasks))
-        self._reached(CrashPoint.STAGE_WRITTEN)
-        _check_sizes(written, self._batch.rows.row_checks.file_bytes)
-        _check_rows(left, written)
-        return _result(self._batch, runs, read, taken, written)
+        return read, taken, written, sum(len(rows) for rows, _updated in left)
+
+    def _folded_by_each(self, runs: Sequence[tuple[InputShare, ...]]) -> _Results:
+        """In one job, each of whose tasks folds all keys."""
+        first = partial(fold_and_take, self._batch, runs, self._tasks)
+        later = partial(write_found, self._bare, runs, self._tasks)
+        found = self._runner.chain(first, range(self._tasks), [later], self._tasks)
+        reports: list[FoundReport] = _done(found[0])
+        _check_whole(reports[0].read)
+        written = []
+        for result in _done(found[1]):
+            if isinstance(result, str):
+                raise GivenUp(result)
+            written.append(result)
+        return reports[0].read, [one.taken for one in reports], written, reports[0].rows
 
     def _read_fold_take(
         self, runs: Sequence[tuple[InputShare, ...]]
-    ) -> tuple[list[KeysRead], list[Folded], list[Taken]]:
+    ) -> tuple[Sequence[KeysRead], list[Folded], list[Taken]]:
         tasks = [ReadTask(self._bare, run, self._tasks) for run in runs]
         later = [partial(work, self._batch, self._tasks) for work in (fold_partition, take_rows)]
         found = self._runner.chain(read_keys, tasks, later, self._tasks)
         read: list[KeysRead] = _done(found[0])
-        if any(keys.partial for keys in read):
-            raise GivenUp("values that the source did not send")
+        _check_whole(read)
         if len({keys.hasher for keys in read}) > 1:
             raise GivenUp("executors with different releases of DuckDB")
         folded, taken = _done(found[1]), _done(found[2])
         _check_lengths(folded, taken, len(runs), self._tasks)
         return read, folded, taken
+
+
+def _check_whole(read: Sequence[KeysRead]) -> None:
+    """Give up if there are unchanged values."""
+    if any(keys.partial for keys in read):
+        raise GivenUp("values that the source did not send")
 
 
 def _done(results: Sequence[T | MirrorlakeError]) -> list[T]:
@@ -89,58 +123,6 @@ def _done(results: Sequence[T | MirrorlakeError]) -> list[T]:
             raise GivenUp(result.code)
         done.append(result)
     return done
-
-
-def resulting_rows(
-    folded: Sequence[Folded], once: Sequence[np.ndarray]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The row numbers of each run's resulting rows, and of those of them that replace exactly one
-    row of the table; ascending. once: for each partition, the keys that had one row."""
-    left = [[fold.left[run][0] for fold in folded] for run in range(len(folded[0].left))]
-    updated: list[list[bytes]] = [[] for _ in left]
-    for fold, single in zip(folded, once, strict=True):
-        start = 0
-        for run, (_rows, replacing) in enumerate(fold.left):
-            number = numbers(replacing)
-            end = start + len(number)
-            section = slice(*np.searchsorted(single, [start, end]).tolist())
-            updated[run].append(bitmap(number[single[section] - start]))
-            start = end
-    return [
-        (numbers(_union(rows)), numbers(_union(replacing)))
-        for rows, replacing in zip(left, updated, strict=True)
-    ]
-
-
-def _union(encoded: Sequence[bytes]) -> bytes:
-    return BitMap.union(*map(BitMap.deserialize, encoded)).serialize()
-
-
-def stretches(
-    runs: Sequence[Sequence[InputShare]],
-    read: Sequence[KeysRead],
-    left: Sequence[tuple[np.ndarray, np.ndarray]],
-    count: int,
-) -> list[tuple[Stretch, ...]]:
-    """Group all that was read by tasks of about equal cost to read and write: later rows of a batch
-    are more often resulting rows. left: as of `resulting_rows`."""
-    found, weights = [], []
-    for run, (shares_, keys, numbers_) in enumerate(zip(runs, read, left, strict=True)):
-        begin = 0
-        for share, end in zip(shares_, keys.ends, strict=True):
-            rows, updated = (
-                number[slice(*np.searchsorted(number, [begin, end]).tolist())] - begin
-                for number in numbers_
-            )
-            found.append(Stretch(run, begin, end, share, bitmap(rows), bitmap(updated)))
-            weights.append(end - begin + WRITE_COST * len(rows))
-            begin = end
-    groups = balanced(found, weights, count)
-    return [tuple(sorted(group, key=_in_order)) for group in groups]
-
-
-def _in_order(stretch: Stretch) -> tuple[int, int, int]:
-    return stretch.run, stretch.begin, stretch.end
 
 
 def _check_sizes(written: Sequence[WrittenRows], most: int) -> None:
@@ -159,26 +141,6 @@ def _check_lengths(folded: Sequence[Folded], taken: Sequence[Taken], runs: int, 
         len(result.once) != tasks for result in taken
     ):
         raise GivenUp("stages that do not fit together")
-
-
-def _check_rows(
-    left: Sequence[tuple[np.ndarray, np.ndarray]], written: Sequence[WrittenRows]
-) -> None:
-    """Give up unless the number of written rows equals that of the fold."""
-    if sum(len(rows) for rows, _updated in left) != sum(result.rows for result in written):
-        raise GivenUp("stages that do not fit together")
-
-
-def _keys_with_one_row(folded: Sequence[Folded], taken: Sequence[Taken]) -> list[np.ndarray]:
-    """For each partition, the numbers of its keys that had one row in the table, ascending."""
-    once = []
-    for index in range(len(folded)):
-        found = [of[index] for result in taken for of in (result.once, result.several)]
-        bitmaps = [BitMap.deserialize(encoded) for encoded in found]
-        if len(BitMap.union(*bitmaps)) != sum(map(len, bitmaps)):
-            raise GivenUp("a key with rows in files of several tasks")
-        once.append(numbers(_union([result.once[index] for result in taken])))
-    return once
 
 
 def _result(

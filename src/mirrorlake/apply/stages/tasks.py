@@ -8,10 +8,10 @@ reports the error with all details.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -24,6 +24,8 @@ from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.stages.shares import InputShare, balanced
 from mirrorlake.apply.task.batch import BatchTask, as_texts
 from mirrorlake.apply.task.errors import fault
+from mirrorlake.apply.task.landed_rows import LandedRows
+from mirrorlake.delta.file_list import chosen, sizes
 from mirrorlake.delta.lookup.key_join import connected
 from mirrorlake.delta.partitions import candidate_indexes
 from mirrorlake.delta.workspace import open_workspace
@@ -40,7 +42,7 @@ Failed = MirrorlakeError
 """Returned by a task instead of its result."""
 
 
-def _guarded(batch: BatchTask, work: Callable[[], R]) -> R | Failed:
+def guarded(batch: BatchTask, work: Callable[[], R]) -> R | Failed:
     """Do the work of a task; an error is returned as its result."""
     pa.set_cpu_count(batch.rows.threads)
     try:
@@ -95,25 +97,16 @@ class KeyBlock:
 
 def read_keys(task: ReadTask) -> tuple[KeysRead | Failed, Sequence[KeyBlock | None]]:
     """The result, and one block per partition; None after an error or with unchanged values."""
-    done = _guarded(task.batch, lambda: _read_keys(task))
+    done = guarded(task.batch, lambda: _read_keys(task))
     if isinstance(done, MirrorlakeError):
         return done, [None] * task.partitions
     return done
 
 
 def _read_keys(task: ReadTask) -> tuple[KeysRead, Sequence[KeyBlock | None]]:
-    reading = task.batch.rows
-    found = [list(_key_rows(task, share)) for share in task.shares]
-    blocks = [block for group in found for block in group]
-    empty = nullable_schema(reading.schema.schema).empty_table()
-    names = list(reading.key)
-    keys = pa.concat_tables([empty.select(names), *(block.data.select(names) for block in blocks)])
-    markers = [pa.chunked_array([block.marker for block in group], pa.int8()) for group in found]
-    partial = any(block.unchanged is not None for block in blocks)
-    read = KeysRead(tuple(map(by_marker, markers)), f"duckdb {duckdb.__version__}", partial)
-    if partial:
+    read, keys, marker = keys_and_markers(task.batch.rows, task.shares)
+    if read.partial:
         return read, [None] * task.partitions
-    marker = np.concatenate([group.to_numpy() for group in markers])
     partition = hash_partition(keys, task.partitions)
     order = np.argsort(partition, kind="stable")
     rows = _with_column(keys.take(pa.array(order)), pa.array(marker[order]))
@@ -125,12 +118,27 @@ def _read_keys(task: ReadTask) -> tuple[KeysRead, Sequence[KeyBlock | None]]:
     ]
 
 
-def _key_rows(task: ReadTask, share: InputShare) -> Iterator[Rows]:
+def keys_and_markers(
+    reading: LandedRows, shares: Sequence[InputShare]
+) -> tuple[KeysRead, pa.Table, np.ndarray]:
+    """The result of reading a run of landed rows, and the key and the marker (int8) of each row."""
+    found = [list(_key_rows(reading, share)) for share in shares]
+    blocks = [block for group in found for block in group]
+    empty = nullable_schema(reading.schema.schema).empty_table()
+    names = list(reading.key)
+    keys = pa.concat_tables([empty.select(names), *(block.data.select(names) for block in blocks)])
+    markers = [pa.chunked_array([block.marker for block in group], pa.int8()) for group in found]
+    partial = any(block.unchanged is not None for block in blocks)
+    read = KeysRead(tuple(map(by_marker, markers)), f"duckdb {duckdb.__version__}", partial)
+    return read, keys, np.concatenate([group.to_numpy() for group in markers])
+
+
+def _key_rows(reading: LandedRows, share: InputShare) -> Iterator[Rows]:
     """The rows of a share; of Parquet only the key columns."""
     if share.landed.text is not None:
-        yield task.batch.rows.read(share.landed)
+        yield reading.read(share.landed)
     else:
-        yield from task.batch.rows.read_blocks(share.landed, share.share, task.batch.rows.key)
+        yield from reading.read_blocks(share.landed, share.share, reading.key)
 
 
 def hash_partition(keys: pa.Table, partitions: int) -> np.ndarray:
@@ -154,10 +162,12 @@ class Folded:
     left: for each run of landed rows, bitmaps of the row numbers of its resulting rows, and of
         those that replace the existing rows of a key.
     sought: the number of keys to look up. The first ones are those of the replacing rows.
+    rows: the number of resulting rows.
     """
 
     left: tuple[tuple[bytes, bytes], ...]
     sought: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +190,8 @@ def fold_partition(
     rows; None after an error."""
     given = [block for block in blocks if block is not None]
     if len(given) < len(blocks):
-        return Folded((), 0), [None] * tasks
-    done = _guarded(batch, lambda: _fold(batch, given))
+        return Folded((), 0, 0), [None] * tasks
+    done = guarded(batch, lambda: _fold(batch, given))
     if isinstance(done, MirrorlakeError):
         return done, [None] * tasks
     folded, sought = done
@@ -189,27 +199,40 @@ def fold_partition(
 
 
 def _fold(batch: BatchTask, blocks: Sequence[KeyBlock]) -> tuple[Folded, SoughtKeys]:
-    table_schema, key = batch.rows.schema, batch.rows.key
-    files = []
+    rows = []
     for block in blocks:
         keys, marker = _split_last_column(_decoded(block.keys))
-        files.append(("", Rows(keys, marker, None, key)))
+        rows.append((keys, marker, numbers(block.rows)))
+    folded, keys, replaced = fold_keys(batch, rows)
+    candidates = candidates_of(batch, keys)
+    return folded, SoughtKeys(_encoded(_batch_of(keys)), replaced, bitmap(candidates))
+
+
+def fold_keys(
+    batch: BatchTask, rows: Sequence[tuple[pa.Table, pa.Array, np.ndarray]]
+) -> tuple[Folded, pa.Table, int]:
+    """Fold rows, given as the keys, the markers and the row numbers in each run of landed rows.
+    Returns the keys to look up, and how many of them, from the first, are those of the replacing
+    rows."""
+    table_schema, key = batch.rows.schema, batch.rows.key
+    files = [("", Rows(keys, marker, None, key)) for keys, marker, _number in rows]
     schema = Schema.of([table_schema.schema[name] for name in key])
     net = fold(LandedBatch(batch.table, schema, key, files))
     keys, replaced = stages.reset_keys(net)
     left, start = [], 0
-    for block in blocks:
-        number = numbers(block.rows)
+    for _keys, _marker, number in rows:
         end = start + len(number)
         section = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
-        rows = number[net.source_row[section] - start]
-        left.append((bitmap(rows), bitmap(rows[net.first[section]])))
+        resulting = number[net.source_row[section] - start]
+        left.append((bitmap(resulting), bitmap(resulting[net.first[section]])))
         start = end
-    candidates = candidate_indexes(batch.files, table_schema, keys) if keys.num_rows else []
-    return (
-        Folded(tuple(left), keys.num_rows),
-        SoughtKeys(_encoded(_batch_of(keys)), replaced, bitmap(np.asarray(candidates, np.int64))),
-    )
+    return Folded(tuple(left), keys.num_rows, net.rows.num_rows), keys, replaced
+
+
+def candidates_of(batch: BatchTask, keys: pa.Table) -> np.ndarray:
+    """The indexes of the files of the table that may contain one of the keys, ascending; int64."""
+    found = candidate_indexes(batch.files, batch.rows.schema, keys) if keys.num_rows else []
+    return np.asarray(found, np.int64)
 
 
 # -- take -----------------------------------------------------------------------------------------
@@ -236,30 +259,46 @@ def take_rows(
     given = [part for part in keys if part is not None]
     if len(given) < len(keys):
         return Taken(), ()
-    return _guarded(batch, lambda: _take(batch, tasks, task, given)), ()
+    return guarded(batch, lambda: _take(batch, tasks, task, given)), ()
 
 
 def _take(batch: BatchTask, tasks: int, task: int, keys: Sequence[SoughtKeys]) -> Taken:
-    # Every task divides the files in the same way.
     candidates = np.unique(np.concatenate([numbers(part.candidates) for part in keys]))
-    files = [batch.files[index] for index in candidates.tolist()]
-    groups = balanced(files, [int(add["size"]) for add in files], tasks)
-    found = [pa.Table.from_batches([_decoded(part.keys)]) for part in keys]
-    ends = np.cumsum([part.num_rows for part in found])
-    group = groups[task] if task < len(groups) else ()
+    group = files_of(batch, candidates, tasks, task)
     if not group:
-        return Taken(once=(bitmap(NONE),) * len(keys), several=(bitmap(NONE),) * len(keys))
-    replaced = [
-        np.arange(part.num_rows) < of.replaced for part, of in zip(found, keys, strict=True)
-    ]
+        return nothing_taken(len(keys))
+    found = [(pa.Table.from_batches([_decoded(part.keys)]), part.replaced) for part in keys]
+    return take_from(batch, group, found)
+
+
+def files_of(
+    batch: BatchTask, candidates: np.ndarray, tasks: int, task: int
+) -> Sequence[Mapping[str, Any]]:
+    """The files of a task among the candidates. Every task divides them in the same way."""
+    indexes = candidates.tolist()
+    groups = balanced(indexes, sizes(batch.files, indexes), tasks)
+    return chosen(batch.files, groups[task]) if task < len(groups) else ()
+
+
+def nothing_taken(partitions: int) -> Taken:
+    return Taken(once=(bitmap(NONE),) * partitions, several=(bitmap(NONE),) * partitions)
+
+
+def take_from(
+    batch: BatchTask, files: Sequence[Mapping[str, Any]], sought: Sequence[tuple[pa.Table, int]]
+) -> Taken:
+    """Delete the rows of keys from files that no other task changes. sought: of each partition the
+    keys, and the number of those, from the first, that are replaced by a resulting row."""
+    ends = np.cumsum([keys.num_rows for keys, _replaced in sought])
+    alive = [np.arange(keys.num_rows) < replaced for keys, replaced in sought]
     with open_workspace(batch.location, batch.options) as table:
-        table.fetch(group)
+        table.fetch(files)
         done = stages.delete_keys(
             table.folder,
-            group,
+            files,
             batch.rows.schema,
-            pa.concat_tables(found),
-            np.concatenate(replaced),
+            pa.concat_tables([keys for keys, _replaced in sought]),
+            np.concatenate(alive),
             batch.rows.threads,
         )
         table.upload(done.actions)
@@ -320,7 +359,7 @@ class WrittenRows:
 
 
 def write_rows(task: WriteTask) -> WrittenRows | Failed:
-    return _guarded(task.batch, lambda: _write(task))
+    return guarded(task.batch, lambda: _write(task))
 
 
 def _write(task: WriteTask) -> WrittenRows:
