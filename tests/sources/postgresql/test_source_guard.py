@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,7 +18,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
-from mirrorlake.sources.base import CheckSeverity
+from mirrorlake.sources.base import CheckSeverity, Inclusion
 from mirrorlake.sources.postgresql import connect, publication, rejected
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
@@ -85,6 +86,28 @@ def test_a_table_without_key_that_is_locked_stays_where_it_is_published_for_now(
         state = publication.state_of(ours, settings.publication)
         assert state is not None
         assert table.table not in state.tables
+
+
+def test_a_table_without_key_is_not_in_both_publications_when_a_lock_ends_meanwhile(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own users could not update it, and it would stop for that."""
+    captured.begin(*TABLES)
+    captured.run("alter table apples drop constraint apples_pkey")
+    objects, table = captured.source().objects, captured.discovered("apples")
+    with locked(captured.database, "apples") as other:
+
+        def take_out(*arguments: Any) -> None:
+            try:
+                taken(*arguments)
+            finally:
+                other.rollback()
+
+        taken = publication.take_out
+        monkeypatch.setattr(publication, "take_out", take_out)
+        assert objects.include_again(table) is Inclusion.LOCKED
+        assert objects.include_again(table) is Inclusion.ADDED
+    captured.run("update apples set note = 'y'")
 
 
 def test_a_load_gives_way_to_who_alters_the_table(captured: Captured) -> None:

@@ -119,12 +119,15 @@ def include(
     *,
     in_use: bool = True,
 ) -> None:
-    """Add the tables that their publication does not carry yet: all of them, or none.
+    """Add the tables that their publication does not carry yet: all of them, or none. Raises
+    psycopg.errors.LockNotAvailable.
 
     in_use: a slot reads the publication already.
     """
     with connection.transaction():
-        exclude(connection, settings, [table for table in tables if table.append_only])
+        append_only = [table for table in tables if table.append_only]
+        for table in _misplaced(connection, settings, append_only):
+            take_out(connection, settings.publication, table.in_source)
         for name, members in by_publication(settings, tables).items():
             state = state_of(connection, name)
             if state is None:
@@ -189,18 +192,24 @@ def exclude(
 
     A table without a key that stays in it cannot be updated any more by its own users.
     """
+    is_done = True
+    for table in _misplaced(connection, settings, tables):
+        try:
+            with connection.transaction():  # a failure ends no transaction of the caller
+                take_out(connection, settings.publication, table.in_source)
+        except psycopg.errors.LockNotAvailable:
+            is_done = False
+    return is_done
+
+
+def _misplaced(
+    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+) -> list[SourceTable]:
+    """Those of the tables that the publication of updates names, if it is ours."""
     state = state_of(connection, settings.publication)
     if state is None or state.all_tables or not is_ours(state, settings):
-        return True
-    is_done = True
-    for table in tables:
-        if table.in_source in state.tables:
-            try:
-                with connection.transaction():  # a failure ends no transaction of the caller
-                    take_out(connection, state.name, table.in_source)
-            except psycopg.errors.LockNotAvailable:
-                is_done = False
-    return is_done
+        return []
+    return [table for table in tables if table.in_source in state.tables]
 
 
 def take_out(connection: Connection, name: str, table: TableId) -> None:
