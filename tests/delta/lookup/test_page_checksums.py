@@ -92,6 +92,7 @@ def test_pages_are_found_by_the_page_index_as_by_their_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_dictionary: bool
 ) -> None:
     path, value = _indexed(tmp_path, has_dictionary=has_dictionary)
+    monkeypatch.setattr(page_checksums, "_FEW", 1)
     with monkeypatch.context() as patched:
         if not has_dictionary:
             patched.setattr(page_checksums, "_pages", None)  # which is not needed
@@ -117,6 +118,23 @@ def test_a_wrong_page_index_is_no_damage(
     flipped(path, value)
     with pytest.raises(DamagedPage, match="column text"):
         verify(path)
+
+
+def test_a_page_index_is_read_once_for_a_file_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _value = _indexed(tmp_path, has_dictionary=True)
+    asked: list[Path] = []
+
+    def asked_for(path: Path) -> PageLayout:
+        asked.append(path)
+        raise NoPageIndex(path)
+
+    monkeypatch.setattr(page_checksums, "layout", asked_for)
+    page_checksums._cache.clear()
+    for _time in range(2):
+        verify(path)
+    assert asked == [path]
 
 
 def _indexed(folder: Path, *, has_dictionary: bool) -> tuple[Path, bytes]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mmap
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ _PACKED, _CRC = 3, 4
 _NEXT_I32 = 0x15
 """The byte before the value of a field: an integer of 32 bits, whose number is one more than that
 of the field before it."""
+_FEW = 8
+"""Pages of a chunk below which reading one header after the other is faster."""
 
 
 class DamagedPage(OSError):
@@ -61,23 +64,30 @@ def verify(path: Path, columns: Collection[str] | None = None, but: Collection[s
         return
     facts = path.stat()
     file_id = (str(path), facts.st_size, facts.st_mtime_ns)
+    # Once for all chunks: to find out that a file has no page index takes as long as reading one.
+    by_group = cache(partial(_indexed, path))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for number, index, chunk in chunks:
             name = chunk.path_in_schema
             if (columns is None or name in columns) and name not in but:
-                _verify_chunk(path, content, chunk, (number, index), file_id)
+                where = partial(_by_index, content, by_group, (number, index))
+                _verify_chunk(path, content, chunk, where, file_id)
 
 
 def _verify_chunk(
-    path: Path, content: mmap.mmap, chunk: Any, numbers: tuple[int, int], file_id: _FileId
+    path: Path,
+    content: mmap.mmap,
+    chunk: Any,
+    by_index: Callable[[int, int], np.ndarray | None],
+    file_id: _FileId,
 ) -> None:
-    """numbers: of its row group and column."""
+    """by_index: `_by_index` of the chunk."""
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     end = at + chunk.total_compressed_size
     known = (*file_id, at)
     found = _cache.get(known)
     if found is None:
-        found = _by_index(path, content, numbers, at, end)
+        found = by_index(at, end)
         if found is not None and _is_intact(content, found):
             _cache.put(known, found)
             return
@@ -98,20 +108,34 @@ def _is_intact(content: mmap.mmap, pages: np.ndarray) -> bool:
     return True
 
 
+def _indexed(path: Path) -> Sequence[Sequence[Any]]:
+    """The chunks of each row group by the page index of a file; none if it has no index."""
+    try:
+        return layout(path).groups
+    except (NoPageIndex, OSError):
+        return ()
+
+
 def _by_index(
-    path: Path, content: mmap.mmap, numbers: tuple[int, int], at: int, end: int
+    content: mmap.mmap,
+    groups: Callable[[], Sequence[Sequence[Any]]],
+    numbers: tuple[int, int],
+    at: int,
+    end: int,
 ) -> np.ndarray | None:
     """As `_pages`, by the page index, which is faster; None if it does not tell where all pages
-    are, or one has no checksum."""
+    are, one has no checksum, or they are few. numbers: of the row group and column."""
     group, column = numbers
     try:
-        chunk = layout(path).groups[group][column]
+        chunk = groups()[group][column]
+        if len(chunk.at) < _FEW:
+            return None
         first, _end = chunk.dictionary or (int(chunk.at[0]), 0)
         ends = chunk.at + chunk.size
         if first != at or ends[-1] != end or (ends[:-1] != chunk.at[1:]).any():
             return None
         found = _with_checksums(np.frombuffer(content, np.uint8), chunk.at, ends)
-    except (NoPageIndex, OSError, IndexError, TooLong):
+    except (IndexError, TooLong):
         return None
     if found is None or chunk.dictionary is None:
         return found
