@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import FeedError, read_feed
@@ -389,6 +390,17 @@ def test_all_rows_in_one_table_are_those_of_the_commits(table: FeedTable) -> Non
             ("update_preimage", 3),
         )
     ]
+
+
+def test_what_a_file_says_of_itself_is_not_said_of_the_rows(table: FeedTable) -> None:
+    (path,) = (table.path / "_change_data").rglob("*.parquet")
+    frame = pq.read_table(path)
+    told = pa.Table.from_pandas(frame.to_pandas().set_index("id")).schema.metadata
+    pq.write_table(frame.replace_schema_metadata(told), path)
+    feed = read_feed(table.path, from_version=1)
+    for rows in (*(commit.rows for commit in feed), feed.to_arrow()):
+        assert rows.schema.equals(feed.schema(), check_metadata=True)
+        assert list(rows.to_pandas()) == feed.schema().names
 
 
 WIDER = Schema.of([*SHAPE.schema, Column("more", types.DOUBLE)])

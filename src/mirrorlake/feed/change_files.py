@@ -217,10 +217,14 @@ def with_commits(found: Sequence[tuple[CommitOf, pa.Table]]) -> pa.Table:
     counts = [rows.num_rows for _commit, rows in found]
     versions = np.array([commit.version for commit, _rows in found], np.int64)
     moments = np.array([commit.moment * 1000 for commit, _rows in found], np.int64)
-    for field, values in zip(METADATA_FIELDS[1:], (versions, moments), strict=True):
-        column = pa.array(np.repeat(values, counts)).view(field.type)
-        rows = rows.append_column(field, column)
-    return rows
+    more = [
+        pa.array(np.repeat(values, counts)).view(field.type)
+        for field, values in zip(METADATA_FIELDS[1:], (versions, moments), strict=True)
+    ]
+    # What a file says of itself does not hold for all, such as which columns pandas has as index.
+    fields = [field.remove_metadata() for field in rows.schema]
+    schema = pa.schema([*fields, *METADATA_FIELDS[1:]])
+    return pa.Table.from_arrays([*rows.columns, *more], schema=schema)
 
 
 def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
