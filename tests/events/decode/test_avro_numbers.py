@@ -61,6 +61,20 @@ def test_bytes_are_found_wherever_they_are(parts: list[str], value: str) -> None
             assert len(occurrences(np.frombuffer(data, np.uint8), sought, len(places) - 1)) >= 1
 
 
+@pytest.mark.parametrize("size", [100, 50_000])
+def test_only_short_values_are_searched(size: int) -> None:
+    # Each byte of the value is compared in each part of the data.
+    walk = AvroWalk(
+        parse_schema(
+            b'{"type": "record", "name": "r", "fields": [{"name": "object", "type": "string"}]}'
+        )
+    )
+    event = _encoded(size, 0) + b"t" * size
+    found = walk.guessed(np.frombuffer(event * 3, np.uint8), event, 3, "object")
+    expected = [0, len(event), 2 * len(event), 3 * len(event)]
+    assert (None if found is None else found.tolist()) == (expected if size == 100 else None)
+
+
 def _columns(data: bytes) -> AvroColumns:
     padded = np.frombuffer(data + bytes(PADDING), np.uint8)
     return AvroColumns(

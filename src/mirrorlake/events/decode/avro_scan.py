@@ -16,6 +16,9 @@ bytes."""
 _PART = 1 << 20
 """Bytes that are searched at once, which fit into the cache of a processor."""
 
+_LONGEST = 1 << 10
+"""Bytes of a value above which it is not searched: each of them is looked at in each part."""
+
 _FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}
 
 
@@ -77,7 +80,7 @@ class AvroWalk:
                 at = end
         except (IndexError, RecursionError):
             return None
-        if at == end:
+        if not 0 < end - at <= _LONGEST:
             return None
         found = occurrences(data, first[at:end], count)
         return None if len(found) != count else np.append(found - at, len(data))
