@@ -55,6 +55,7 @@ def captured(evolving: EvolvingDatabase, updates: int, dying: Dying | None = Non
         time.sleep(0.1)
 
 
+@pytest.mark.full
 def test_a_table_is_read_again_when_rows_were_updated_or_deleted(pears: EvolvingDatabase) -> None:
     """Again each time; what differs becomes changes in the feed."""
     for updates in (1, 2):

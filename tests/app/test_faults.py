@@ -76,6 +76,7 @@ class TestADataFileOfTheDeltaTableThatIsGone:
         assert not zone.apply().errors
         assert zone.rows("a") == [(1, "new")]
 
+    @pytest.mark.full
     def test_one_that_is_cut_short_is_named_too(self, zone: Zone) -> None:
         path = data_file(zone, "a")
         path.write_bytes(path.read_bytes()[:-9])

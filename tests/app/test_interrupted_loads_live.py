@@ -107,6 +107,7 @@ ALTERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("alter", some(list(ALTERS)))
 @pytest.mark.parametrize("part_bytes", some([4 * PAGE, 1 << 30], 2))
 def test_a_table_whose_rows_are_hidden_before_a_part_is_read_is_read_in_a_new_snapshot(
@@ -293,6 +294,7 @@ ALTERED = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", some(list(ALTERED), 3))
 def test_a_load_whose_rows_are_not_the_ones_that_were_read_begins_anew(
     evolving: EvolvingDatabase, change: str
@@ -353,6 +355,7 @@ DML = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("soft", some([False, True]))
 @pytest.mark.parametrize("kind", some(list(TABLES), 2))
 def test_every_kind_of_table_goes_on_as_if_it_had_been_loaded_at_once(
@@ -383,6 +386,7 @@ def test_every_kind_of_table_goes_on_as_if_it_had_been_loaded_at_once(
         evolving.check("apples", columns="id, note, long")
 
 
+@pytest.mark.full
 def test_a_transaction_that_is_prepared_over_the_restart_comes_whole(
     evolving: EvolvingDatabase,
 ) -> None:
@@ -403,6 +407,7 @@ def test_a_transaction_that_is_prepared_over_the_restart_comes_whole(
     evolving.check("apples")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changed", ["metadata", "timeline"])
 def test_parts_that_were_read_under_other_settings_or_on_another_server_are_read_anew(
     evolving: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch, changed: str

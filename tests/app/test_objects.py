@@ -161,6 +161,7 @@ def test_a_storage_that_fails_while_files_are_moved_aside_costs_no_row(
     assert len(landed.bucket.list(f"{FOLDER}/{layout.CLEANUP}").files) == 3  # and their record
 
 
+@pytest.mark.full
 def test_status_and_files_are_told_without_a_jvm(landed: Landed) -> None:
     landed.filled().apply()
     mirror = Mirror(landed.project)

@@ -142,6 +142,7 @@ def reasons(evolving: EvolvingDatabase) -> dict[str, str]:
     return {request.table: request.reason for request in evolving.read_again()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "each"), some(LIVES, 4))
 def test_a_table_is_equal_after_what_the_log_does_not_tell(
     evolving: EvolvingDatabase, name: str, *, each: bool
@@ -170,6 +171,7 @@ DEATHS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("point", "times"),
     some([*((point, 1) for point in DEATHS), (DEATHS[0], 2), (DEATHS[-1], 2)], 2),
@@ -222,6 +224,7 @@ def test_a_quiet_table_is_read_again_once(evolving: EvolvingDatabase, name: str)
         evolving.check(table)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", [None, *some([CrashPoint.BACKFILL_REQUIRED], 1)])
 def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
     evolving: EvolvingDatabase, point: CrashPoint | None

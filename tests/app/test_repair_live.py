@@ -145,6 +145,7 @@ def test_columns_that_were_renamed_meanwhile_keep_their_values(evolving: Evolvin
         evolving.check(table)
 
 
+@pytest.mark.full
 def test_a_cut_does_not_cover_tables_that_are_not_compared_yet(evolving: EvolvingDatabase) -> None:
     drop_slot(evolving)
     evolving.run(LOST)
@@ -242,6 +243,7 @@ def test_a_stopped_table_is_repaired(evolving: EvolvingDatabase) -> None:
     evolving.check("apples")
 
 
+@pytest.mark.full
 def test_a_stopped_table_that_was_renamed_is_repaired(evolving: EvolvingDatabase) -> None:
     publication = slot_of(evolving)
     evolving.run("alter table apples rename to plums", "update plums set note = 'moved'")

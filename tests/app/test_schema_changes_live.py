@@ -129,6 +129,7 @@ AT_ONCE = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "is_last"), some([(name, is_last) for is_last in (False, True) for name in AT_ONCE], 2)
 )

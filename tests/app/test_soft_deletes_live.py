@@ -190,6 +190,7 @@ def statements_of(seed: int) -> Sequence[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", some(range(tries(4)), 1))
 def test_random_changes_leave_the_last_values_of_each_key(
     evolving: EvolvingDatabase, seed: int

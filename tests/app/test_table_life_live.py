@@ -48,6 +48,7 @@ RECREATED: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "each"),
     some([*((name, True) for name in RECREATED), ("taken from another", False)], 2),
@@ -109,6 +110,7 @@ LIVES = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", some(LIVES, 2))
 def test_a_table_begins_anew_once_when_capture_dies(
     evolving: EvolvingDatabase, point: CrashPoint

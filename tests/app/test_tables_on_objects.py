@@ -144,6 +144,7 @@ def fed(kept: Kept) -> list[dict[str, Any]]:
     return read_feed(location, from_beginning=True, options=options).to_arrow().to_pylist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("action", ["fetch", "upload"])
 def test_a_storage_that_fails_is_told_as_that_and_tried_again(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, action: str

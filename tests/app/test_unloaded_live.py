@@ -144,6 +144,7 @@ def test_tables_do_not_wait_for_the_rows_of_a_large_one(beside: EvolvingDatabase
         beside.check("log")
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.parametrize(
     "point",
@@ -229,6 +230,7 @@ def test_a_large_table_whose_reading_was_stopped_is_repaired(beside: EvolvingDat
     assert Records(beside.store, root.LANDING).unloaded() == set()
 
 
+@pytest.mark.full
 def test_a_repair_reads_a_table_again_whose_rows_are_being_read(beside: EvolvingDatabase) -> None:
     """What was read of it may have changed since."""
     beside.backfill = BackfillSettings(ChunkLimits(rows=5))
@@ -244,6 +246,7 @@ def test_a_repair_reads_a_table_again_whose_rows_are_being_read(beside: Evolving
     beside.check("pears")
 
 
+@pytest.mark.full
 @pytest.mark.crash
 def test_a_table_whose_reset_dies_is_read_from_the_beginning(beside: EvolvingDatabase) -> None:
     beside.backfill = BackfillSettings(ChunkLimits(rows=5))

@@ -205,6 +205,7 @@ def statements_of(seed: int) -> Iterator[str]:
         )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", some(range(tries(4)), 1))
 def test_random_changes_leave_the_rows_of_the_source(evolving: EvolvingDatabase, seed: int) -> None:
     begun(evolving)

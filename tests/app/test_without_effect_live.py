@@ -49,6 +49,7 @@ def told(evolving: EvolvingDatabase) -> dict[str, list[str]]:
     return {name: [seen.change for seen in changes] for name, changes in found.items()}
 
 
+@pytest.mark.full
 def test_what_changes_no_row_is_told(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.capture()

@@ -80,6 +80,7 @@ class Run:
         return Counter(key for table in read for key in table["id"].to_pylist())
 
 
+@pytest.mark.full
 @given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(1, 60), st.integers(1, 12))))
 def test_every_change_is_landed_exactly_once(seed: int, deaths: list[tuple[int, int]]) -> None:
     run = Run(seed)

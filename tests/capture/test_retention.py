@@ -70,6 +70,7 @@ def test_what_is_recorded_is_read_back(store: LocalStore) -> None:
     assert retention_of(store) is None
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 @pytest.mark.parametrize("policy", RetentionPolicy)
 def test_a_source_that_keeps_too_much_is_told_or_released(

@@ -133,6 +133,7 @@ def test_a_file_that_failed_can_be_dropped(location: Store, file: StagedFile) ->
     gc.collect()  # nothing is written late, which would warn
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("room", [0, 4, 60, 200])
 def test_a_disk_that_fills_up_is_told_as_such(room: int) -> None:
     store = FullDisk(room)

@@ -96,6 +96,7 @@ class TestPublish:
         assert not (tmp_path / "lake/Files/LandingZone").exists()
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_capture_lands_on_objects_what_the_linter_finds_good(
     run: Run, shop: Database, tmp_path: Path, url: str

@@ -206,6 +206,7 @@ def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: Cra
     assert not (folder(tmp_path) / f"{3:020d}.parquet").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["CRASH_AT", "MIRRORLAKE_CRASH_AT"])
 def test_nothing_kills_the_program_that_is_installed(run: Run, tmp_path: Path, name: str) -> None:
     load(run)

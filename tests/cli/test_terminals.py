@@ -41,6 +41,7 @@ def shown(folder: Path, **options: object) -> Terminal:
     return terminal
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("columns", some([80, 200]))
 def test_a_terminal_shows_one_block_that_does_not_wrap(tmp_path: Path, columns: int) -> None:
     terminal = shown(tmp_path, columns=columns)
@@ -68,6 +69,7 @@ def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     assert _without_figures(terminal.lines) == LINES
 
 
+@pytest.mark.full
 def test_without_a_terminal_there_are_lines(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -68,6 +68,7 @@ def delta(session: SparkSession, tmp_path: Path) -> HandmadeTable:
 # -- deletion vectors -------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_spark_reads_our_deletion_vectors(session: SparkSession, tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", NUMBERS.schema)
     rows = [(n, f"n{n}") for n in range(5_000)]

@@ -70,6 +70,7 @@ def any_zone(request: pytest.FixtureRequest, data_lake: DataLake) -> LakeZone:
     return LakeZone(data_lake, request.param)
 
 
+@pytest.mark.full
 def test_what_is_published_is_mirrored(any_zone: LakeZone) -> None:
     any_zone.script()
     assert any_zone.numbers("s.t") == [1, 2, 3, 4]

@@ -109,6 +109,7 @@ def test_no_proxy_is_sent_the_token(served: Served, monkeypatch: pytest.MonkeyPa
     run(served, "streams")
 
 
+@pytest.mark.full
 def test_a_location_that_is_none_is_refused(served: Served) -> None:
     with pytest.raises(UsageError, match="not the name of a resource"):
         run(served, "streams", "--location", "projects/a b/locations/c")

@@ -70,6 +70,7 @@ def connected(port: int) -> socket.socket:
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHos"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_who_sends_no_whole_request_is_left(port: int, sent: bytes, *, is_first: bool) -> None:
@@ -82,6 +83,7 @@ def test_who_sends_no_whole_request_is_left(port: int, sent: bytes, *, is_first:
         assert client.recv(10_000) == b""
 
 
+@pytest.mark.full
 def test_who_sends_a_long_body_or_asks_again_is_answered(port: int) -> None:
     with connected(port) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n")

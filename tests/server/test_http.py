@@ -197,6 +197,7 @@ def test_a_path_never_leaves_the_data_folder(served: Served) -> None:
         assert ("error" in made) is (path != "/")
 
 
+@pytest.mark.full
 def test_what_the_service_keeps_is_read_by_its_user_only(served: Served) -> None:
     assert stat.S_IMODE(served.folder.stat().st_mode) == 0o700
     for name in ("token", "serve.json"):

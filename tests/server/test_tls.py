@@ -33,6 +33,7 @@ def files_of(folder: Path, name: str) -> tuple[Path, Path]:
     return files
 
 
+@pytest.mark.full
 def test_commands_reach_a_service_with_tls_and_trust_its_certificate_alone(tmp_path: Path) -> None:
     (own, key), (other, _key) = (files_of(tmp_path, name) for name in ("own", "other"))
     folder, both = tmp_path / "service", tmp_path / "both.pem"
@@ -66,6 +67,7 @@ def test_commands_reach_a_service_with_tls_and_trust_its_certificate_alone(tmp_p
         process.wait(30)
 
 
+@pytest.mark.full
 def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     own, key = files_of(tmp_path, "own")
     for certificate, private in ((tmp_path / "none", key), (key, own)):

@@ -115,6 +115,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "SMALLEST", 2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("has_one", [True, False], ids=["another", "none"])
 def test_the_active_session_of_the_thread_is_the_one_it_was(
     spark: Spark, store: LocalStore, reader: SparkReader, soon: None, has_one: bool

@@ -268,6 +268,7 @@ def test_what_delta_refuses_is_an_error_of_the_table(engine: Engine, table: Mirr
         engine.create(step)
 
 
+@pytest.mark.full
 def test_a_column_that_delta_refuses_is_an_error_of_the_table(table: Mirrored) -> None:
     with pytest.raises(UnsupportedTable, match="Delta rejected the write"):
         table.add_columns(Column("_change_type", types.LONG))

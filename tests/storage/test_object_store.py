@@ -224,6 +224,7 @@ class TestTree:
         assert len(seen.list("zone").folders) == 20
         assert len(s3.requests) == 1
 
+    @pytest.mark.full
     def test_a_cleanup_folder_takes_one_request_whatever_its_size(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:

@@ -87,6 +87,7 @@ def test_a_stream_has_a_landing_zone_and_event_files_of_which_the_slowest_is_ack
     assert len(landed(tmp_path)) == loaded + 2
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 @pytest.mark.parametrize("earlier", some(["landing", "events"]))
 def test_a_destination_that_comes_later_is_loaded_and_goes_on_with_the_others(

@@ -128,6 +128,7 @@ def scene(database: Database, tmp_path: Path) -> Scene:
     return Scene(database, tmp_path / "root")
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_parts_are_read_in_the_snapshot_while_rows_change(scene: Scene) -> None:
     def change(task: PartTask) -> None:
@@ -144,6 +145,7 @@ def test_parts_are_read_in_the_snapshot_while_rows_change(scene: Scene) -> None:
     assert [dict(one.replaced) for one in tasks.answers if one.replaced] == [{"day": 1}]
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_only_the_files_of_the_answered_attempt_count(scene: Scene) -> None:
     def die(task: PartTask) -> None:
@@ -209,6 +211,7 @@ def test_a_table_that_is_rewritten_meanwhile_is_read_anew(scene: Scene) -> None:
     assert not scene.staged()
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_executors_that_cannot_connect_are_an_error_with_the_host_and_a_remedy(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -277,6 +280,7 @@ def test_a_second_answer_does_not_count(tmp_path: Path) -> None:
     assert list(tasks.answered()) == [(0, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_a_mirror_that_fails_says_so_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_facts: object) -> None:

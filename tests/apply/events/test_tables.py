@@ -519,6 +519,7 @@ def test_nested_columns_are_read_back(tmp_path: Path) -> None:
     assert str(told.members[-1][1]) == "array<element: string>"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_append", [False, True])
 def test_batches_of_many_rows_and_files_that_are_read_whole(
     tmp_path: Path, is_append: bool

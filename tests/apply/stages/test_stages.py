@@ -110,6 +110,7 @@ class TestRowsWhereEachTaskFoldsAllKeys(TestRows):
     exchange = NEVER
 
 
+@pytest.mark.full
 @settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
 def test_rows_and_feed_of_random_histories_are_those_of_the_model(

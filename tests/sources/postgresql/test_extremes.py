@@ -35,6 +35,7 @@ def odd_days() -> str:
     return f"insert into things values {rows}, (9, null)"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz"])
 def test_days_beyond_the_calendar_become_null_when_so_set(captured: Captured, type_: str) -> None:
     begin(captured, Extremes(dates="null"), table_of_days(type_))

@@ -65,6 +65,7 @@ def opened_around(captured: Captured, kind: str) -> Iterator[tuple[Snapshot, Tra
     snapshot.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["first", "later"])
 def test_a_transaction_open_at_the_point_is_streamed_and_not_loaded(
     any_captured: Captured, kind: str

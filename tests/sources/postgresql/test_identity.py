@@ -260,6 +260,7 @@ def test_a_table_whose_identity_is_nothing_is_append_only(
     assert table.append_only
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "identity",
     [

@@ -326,6 +326,7 @@ def test_a_load_on_which_nothing_comes_any_more_is_given_up(
     assert loaded["rows"] == 2000
 
 
+@pytest.mark.full
 def test_a_look_at_the_catalog_on_which_nothing_comes_any_more_is_given_up(
     server: EmbeddedServer, proxy: StallingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +397,7 @@ def test_a_stream_that_is_heard_is_not_asked_and_looked_at_when_it_may_be_silent
         assert pulse.check() <= connect._QUIET_SECONDS - 1.0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", ["IDENTIFY_SYSTEM", "START_REPLICATION", "catch up"])
 def test_a_single_run_gives_up_a_connection_on_which_nothing_comes_any_more(
     server: EmbeddedServer,
@@ -435,6 +437,7 @@ def test_a_single_run_gives_up_a_connection_on_which_nothing_comes_any_more(
     assert isinstance(error, SourceUnavailable)
 
 
+@pytest.mark.full
 def test_a_server_that_takes_connections_and_never_answers_is_given_up(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +449,7 @@ def test_a_server_that_takes_connections_and_never_answers_is_given_up(
             assert isinstance(pool.submit(capture.run).exception(PATIENCE), SourceUnavailable)
 
 
+@pytest.mark.full
 def test_a_server_that_never_answered_is_not_waited_for(
     server: EmbeddedServer, begin: Begin
 ) -> None:
@@ -457,6 +461,7 @@ def test_a_server_that_never_answered_is_not_waited_for(
         server.start()
 
 
+@pytest.mark.full
 def test_a_server_from_which_rows_come_is_not_silent_although_it_takes_no_login() -> None:
     opened = OpenConnections()
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -166,6 +166,7 @@ def test_a_slot_that_was_invalidated_is_made_anew(limited: Captured) -> None:
 # -- servers that do not answer ------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_server_that_is_not_there_is_a_finding(limited: Captured) -> None:
     limited.settings = PostgresSettings("postgresql://postgres@/postgres?host=/no/such/folder")
     (finding,) = limited.source().check()

@@ -28,6 +28,7 @@ def capture(database: Database, store: LocalStore, clock: Clock) -> Capture:
     return landing_capture(source, store, CaptureSettings(load_workers=1), clock)
 
 
+@pytest.mark.full
 def test_a_stalled_predecessor_is_named_and_its_end_waited_for(
     database: Database, store: LocalStore
 ) -> None:

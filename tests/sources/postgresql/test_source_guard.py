@@ -71,6 +71,7 @@ def test_looking_at_the_source_waits_for_no_lock(captured: Captured) -> None:
         assert source.objects.retained() is not None
 
 
+@pytest.mark.full
 def test_a_table_without_key_that_is_locked_stays_where_it_is_published_for_now(
     captured: Captured,
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_table_without_key_that_is_locked_stays_where_it_is_published_for_now(
         assert table.table not in state.tables
 
 
+@pytest.mark.full
 def test_a_table_without_key_is_not_in_both_publications_when_a_lock_ends_meanwhile(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_table_without_key_is_not_in_both_publications_when_a_lock_ends_meanwh
     captured.run("update apples set note = 'y'")
 
 
+@pytest.mark.full
 def test_a_load_gives_way_to_who_alters_the_table(captured: Captured) -> None:
     captured.begin(*TABLES)
     snapshot, table = captured.source().snapshot(), captured.discovered("apples")
@@ -134,6 +137,7 @@ def test_a_table_that_is_loaded_can_be_altered_while_others_are_loaded(captured:
     snapshot.close()
 
 
+@pytest.mark.full
 def test_a_table_that_is_added_gives_way_and_is_told(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +176,7 @@ def running(
             capture.close()
 
 
+@pytest.mark.full
 def test_an_update_is_not_rejected_after_its_key_was_dropped_while_capture_runs(
     database: Database, store: LocalStore
 ) -> None:
@@ -223,6 +228,7 @@ REJECTED = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", some(list(REJECTED), 1))
 def test_an_update_is_not_rejected_of_a_table_that_is_not_followed(
     database: Database, store: LocalStore, what: str

@@ -42,6 +42,7 @@ def test_a_commit_is_written_line_by_line(spark: Spark, s3: S3Server, location: 
     assert read(s3, location, "1.json") == b"other\n"
 
 
+@pytest.mark.full
 def test_of_many_who_commit_one_version_the_storage_lets_one(
     spark: Spark, s3: S3Server, location: str
 ) -> None:

@@ -101,6 +101,7 @@ UNPUBLISHED = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("row", [False, True], ids=["quiet", "with a row"])
 def test_what_happens_while_capture_is_stopped_is_found(zone: Zone, *, row: bool) -> None:
     zone.once(APPLES, LOG, "insert into apples values (0, 0, 'a')")

@@ -186,6 +186,7 @@ def test_a_full_folder_for_files_stops_and_loses_nothing(
     assert ids(events(read(captured, in_progress=True))) == list(range(1_001))
 
 
+@pytest.mark.full
 def test_what_a_server_cannot_stream_comes_without_streaming(any_captured: Captured) -> None:
     """It fails where an alteration was streamed and rolled back, and another follows."""
     captured = any_captured
