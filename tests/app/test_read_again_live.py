@@ -224,6 +224,15 @@ def test_a_quiet_table_is_read_again_once(evolving: EvolvingDatabase, name: str)
         evolving.check(table)
 
 
+def check_added_again(evolving: EvolvingDatabase) -> None:
+    evolving.run("update pears set note = 'last'")
+    evolving.capture()
+    evolving.apply()
+    (request,) = evolving.read_again()
+    assert "no longer contains" in request.reason
+    evolving.check("pears")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("point", [None, *some([CrashPoint.BACKFILL_REQUIRED], 1)])
 def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
@@ -237,12 +246,7 @@ def test_a_table_that_is_seen_out_of_the_publication_is_added_and_read_again(
     if point:
         evolving.run("insert into pears values (9)")
         evolving.capture()
-    evolving.run("update pears set note = 'last'")
-    evolving.capture()
-    evolving.apply()
-    (request,) = evolving.read_again()
-    assert "no longer contains" in request.reason
-    evolving.check("pears")
+    check_added_again(evolving)
 
 
 @pytest.mark.parametrize("is_restarted", [False, pytest.param(True, marks=pytest.mark.full)])
@@ -264,12 +268,7 @@ def test_a_table_that_is_locked_is_added_and_read_again_later(
         evolving.run("delete from pears where id = 1")
         if not is_restarted:
             capture.once()
-    evolving.run("update pears set note = 'last'")
-    evolving.capture()
-    evolving.apply()
-    (request,) = evolving.read_again()
-    assert "no longer contains" in request.reason
-    evolving.check("pears")
+    check_added_again(evolving)
     evolving.check("apples")
 
 
