@@ -199,10 +199,31 @@ def test_each_of_several_files_is_verified(tmp_path: Path, damaged: int) -> None
     paths = [str(tmp_path / str(number)) for number in range(3)]
     for path in paths:
         pq.write_table(pa.table({"a": ["one"]}), path, compression="none", write_page_checksum=True)
-    page_checksums.verify_all(paths, 2)
+    with page_checksums.verifying(paths, 2):
+        pass
     flipped(Path(paths[damaged]), b"one")
-    with pytest.raises(DamagedPage, match=f"{damaged}: a page of column a"):
-        page_checksums.verify_all(paths, 2)
+    with (
+        pytest.raises(DamagedPage, match=f"{damaged}: a page of column a"),
+        page_checksums.verifying(paths, 2),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("threads", "is_read"), [(1, False), (2, True)])
+def test_a_damaged_page_counts_more_than_what_its_reader_says(
+    tmp_path: Path, threads: int, is_read: bool
+) -> None:
+    path, read = tmp_path / "f", []
+    pq.write_table(pa.table({"a": ["one"]}), path, compression="none", write_page_checksum=True)
+    flipped(path, b"one")
+
+    def give_up() -> None:
+        read.append(path)
+        raise ValueError("what the bytes say cannot be")
+
+    with pytest.raises(DamagedPage), page_checksums.verifying([str(path)], threads):
+        give_up()
+    assert bool(read) == is_read
 
 
 def test_keys_are_not_hashed_from_a_damaged_page(tmp_path: Path) -> None:

@@ -88,16 +88,15 @@ def _join(
         connection.register("wanted", numbered_keys(keys))
         key = [schema.physical_of(name) for name in keys.column_names]
         unread = _without_values(paths) - set(key) if whole else set()
-        page_checksums.verify_all(paths, threads, None if whole else key, unread)
-        source, present = file_rows(connection, paths, schema)
-        present -= unread
-        query = _join_query(schema, keys, present, source, whole=whole)
-        if threads > 1:
-            # The threads that read would wait for the one that converts the result. With one
-            # thread, the table would only be another copy.
-            connection.execute(f"create temp table found as {query}", {"paths": paths})
-            return connection.execute("from found").to_arrow_table()
-        return connection.execute(query, {"paths": paths}).to_arrow_table()
+        with page_checksums.verifying(paths, threads, None if whole else key, unread):
+            source, present = file_rows(connection, paths, schema)
+            query = _join_query(schema, keys, present - unread, source, whole=whole)
+            if threads > 1:
+                # The threads that read would wait for the one that converts the result. With one
+                # thread, the table would only be another copy.
+                connection.execute(f"create temp table found as {query}", {"paths": paths})
+                return connection.execute("from found").to_arrow_table()
+            return connection.execute(query, {"paths": paths}).to_arrow_table()
 
 
 def numbered_keys(keys: pa.Table) -> pa.Table:

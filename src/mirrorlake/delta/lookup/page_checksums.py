@@ -7,9 +7,11 @@ PageHeader.crc).
 from __future__ import annotations
 
 import mmap
+import operator
 import zlib
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -35,16 +37,29 @@ class DamagedPage(OSError):
     """The bytes of a page do not match its checksum."""
 
 
-def verify_all(
+@contextmanager
+def verifying(
     paths: Sequence[str],
     threads: int,
     columns: Collection[str] | None = None,
     but: Collection[str] = (),
-) -> None:
-    """`verify` of some files, with so many threads."""
+) -> Iterator[None]:
+    """`verify` files, with so many threads, while they are read by what is done inside: the result
+    of that must not be used before the end, and a damaged page counts more than its errors. With
+    one thread the files are verified first."""
     with ThreadPoolExecutor(threads, thread_name_prefix="checksums") as pool:
-        for done in [pool.submit(verify, Path(path), columns, but) for path in paths]:
-            done.result()
+        verified = [pool.submit(verify, Path(path), columns, but) for path in paths]
+        if threads == 1:
+            _finished(verified)
+        try:
+            yield
+        finally:
+            _finished(verified)
+
+
+def _finished(verified: Sequence[Future[None]]) -> None:
+    for one in verified:
+        one.result()
 
 
 def verify(path: Path, columns: Collection[str] | None = None, but: Collection[str] = ()) -> None:
@@ -101,11 +116,8 @@ def _verify_chunk(
 
 def _is_intact(content: mmap.mmap, pages: np.ndarray) -> bool:
     with memoryview(content) as whole:  # a slice of the map would be a copy
-        for start, end, crc in zip(*pages.tolist(), strict=True):
-            with whole[start:end] as page:
-                if zlib.crc32(page) != crc:
-                    return False
-    return True
+        checksums = (zlib.crc32(whole[start:end]) for start, end in pages[:2].T.tolist())
+        return all(map(operator.eq, checksums, pages[2].tolist()))
 
 
 def _indexed(path: Path) -> Sequence[Sequence[Any]]:
