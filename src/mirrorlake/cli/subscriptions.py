@@ -57,8 +57,11 @@ def subscriptions(
     elif accept_gap is not None:
         with subscribe.known(found, accept_gap) as subscription:
             gap = subscription.accept_gap()
-        done = f"left out versions {gap.first} to {gap.last}" if gap else "no gap is next"
-        say(f"{accept_gap}: {done}")
+        for part in gap.parts if gap else ():
+            why = "not recorded" if part.reason == "not_recorded" else "no longer kept"
+            say(f"{accept_gap}: left out versions {part.first} to {part.last}, {why}")
+        if gap is None:
+            say(f"{accept_gap}: no gap is next")
     elif remove is not None:
         subscribe.forget(found, remove)
         say(f"{remove}: removed")

@@ -341,6 +341,27 @@ def test_changes_that_were_not_recorded_are_a_gap(table: FeedTable) -> None:
         assert versions(subscription) == [7]
 
 
+def test_a_gap_of_several_reasons_names_each(table: FeedTable) -> None:
+    again(table, start=1)
+    for version in (3, 4):
+        table.change((INSERT, (version, "lost")))
+        (file,) = [action["add"] for action in table.log.actions(version) if "add" in action]
+        (table.path / file["path"]).unlink()
+    table.record(is_on=False)
+    table.change((INSERT, (6, "unseen")))
+    table.record(is_on=True)
+    table.change((INSERT, (8, "kept")))
+    with subscribe("audit", table.path) as subscription:
+        gap = subscription.accept_gap()
+        assert gap is not None
+        assert (gap.first, gap.last, gap.reason) == (3, 6, "expired")
+        assert [(part.first, part.last, part.reason) for part in gap.parts] == [
+            (3, 4, "expired"),
+            (5, 6, "not_recorded"),
+        ]
+        assert versions(subscription) == [8]
+
+
 def test_a_table_without_the_feed_is_refused(tmp_path: Path) -> None:
     table = FeedTable(tmp_path / "Tables/t", **{"delta.enableChangeDataFeed": "false"})
     for start in ("snapshot", "latest", 0):

@@ -22,7 +22,6 @@ from mirrorlake.errors import FeedError, LeaseLost, UsageError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, OnGap, start_named
 from mirrorlake.feed.commits.coverage import hash_of, identity
 from mirrorlake.feed.commits.history import MetadataSince
-from mirrorlake.feed.ranges import FeedGap
 from mirrorlake.feed.reader import Feed, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import (
@@ -32,7 +31,7 @@ from mirrorlake.feed.subscriptions.record import (
     file_name,
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
-from mirrorlake.feed.whole_versions import first_whole
+from mirrorlake.feed.whole_versions import AcceptedGap, lost_from
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.lease import RENEW, Lease, renewed
 from mirrorlake.storage.options import ObjectOptions
@@ -323,7 +322,7 @@ class Subscription:
         self._log.forget()
         self._store(self._begun("", None))
 
-    def accept_gap(self) -> FeedGap | None:
+    def accept_gap(self) -> AcceptedGap | None:
         """Continue with the first readable version. Returns what is skipped, None if nothing.
         Raises FeedError for another table, which can only be started with a snapshot."""
         self._check_open()
@@ -337,15 +336,9 @@ class Subscription:
                 end=AtVersion(latest),
                 on_gap=OnGap.REPORT,
             )
-            feed = self._feed(request)
-            if feed.gaps and feed.gaps[0].first == first:
-                begin = min((part.first for part in feed.ranges), default=feed.last + 1)
-                gap = replace(feed.gaps[0], last=begin - 1)
-            elif (begin := first_whole(self._read, first, latest)) > first:
-                gap = FeedGap(first, begin - 1, FeedReason.EXPIRED)
-            else:
-                return None
-            self._store(replace(self._record, next=begin, delivered=begin - 1, commit=""))
+            gap = lost_from(self._read, first, latest, self._feed(request).gaps)
+            if gap is not None:
+                self._store(replace(self._record, next=gap.last + 1, delivered=gap.last, commit=""))
             return gap
 
     def _read(self, version: int) -> Feed:
