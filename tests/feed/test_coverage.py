@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mirrorlake import read_feed
 from mirrorlake.delta.log import checkpoint
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.feed.commits.coverage import CoverageFile
@@ -67,6 +68,19 @@ def test_only_commits_since_are_read(mapped: Mapped, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(TableLog, "actions", lambda log, v: read.append(v) or actions(log, v))
     assert stretches(mapped) == [(0, 22, True)]
     assert set(read) == {20, 21, 22}
+
+
+def test_a_feed_from_the_beginning_reads_each_commit_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = FeedTable(tmp_path)
+    for key in range(5):
+        table.change((INSERT, (key, "a")))
+    read: list[int] = []
+    actions = TableLog.actions
+    monkeypatch.setattr(TableLog, "actions", lambda log, v: read.append(v) or actions(log, v))
+    assert read_feed(table.path, from_beginning=True).to_arrow().num_rows == 5
+    assert sorted(version for version in read if version) == [1, 2, 3, 4, 5]
 
 
 def test_of_another_table_or_damaged_it_is_made_again(mapped: Mapped) -> None:

@@ -12,13 +12,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import has_feed
 from mirrorlake.storage.store import Store, UnsafePath
 
 FORMAT = 1
+
+
+class Commits(Protocol):
+    """The commits of a table; a log, or whoever remembers what it read of one."""
+
+    def actions(self, version: int) -> list[Action]:
+        """The actions of one commit. Raises FileNotFoundError, BrokenLog."""
+        ...
+
+    def metadata_at(self, version: int) -> Action:
+        """The metaData action of a version. Raises FileNotFoundError, BrokenLog."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +61,25 @@ class Coverage:
         return self.stretches[-1].last
 
     @classmethod
-    def of(cls, log: TableLog, first: int, last: int) -> Self:
+    def of(cls, commits: Commits, first: int, last: int) -> Self:
         """The coverage according to the commits of a log. Raises FileNotFoundError, BrokenLog."""
-        start = CoveredVersions(first, first, _has_feed(log.metadata_at(first)))
-        return cls((start,), identity(log.actions(first))).until(log, last)
+        start = CoveredVersions(first, first, _has_feed(commits.metadata_at(first)))
+        return cls((start,), identity(commits.actions(first))).until(commits, last)
 
-    def until(self, log: TableLog, last: int) -> Self:
+    def until(self, commits: Commits, last: int) -> Self:
         """Extended by the commits up to a version."""
         found = list(self.stretches)
         for version in range(self.last + 1, last + 1):
             before = found[-1]
             metadata = [
-                action["metaData"] for action in log.actions(version) if action.get("metaData")
+                action["metaData"] for action in commits.actions(version) if action.get("metaData")
             ]
             now = _has_feed(metadata[-1]) if metadata else before.has_feed
             if now == before.has_feed:
                 found[-1] = CoveredVersions(before.first, version, now)
             else:
                 found.append(CoveredVersions(version, version, now))
-        commit = identity(log.actions(last)) if last > self.last else self.commit
+        commit = identity(commits.actions(last)) if last > self.last else self.commit
         return type(self)(tuple(found), commit)
 
     def within(self, first: int, last: int) -> list[CoveredVersions]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.retention import RetentionTimes
-from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import TableSchema, has_feed, parse
 from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.commits.coverage import Coverage, CoveredVersions
@@ -47,11 +47,12 @@ class CommitHistory:
         self.latest, self._metadata = snapshot.version, snapshot.metadata
         self._properties = snapshot.properties
         self.table_id = str(snapshot.metadata.get("id", ""))
-        self._log, self.actions, self._positions = (
-            log,
-            lru_cache(REMEMBERED)(log.actions),
-            positions,
-        )
+        self._log, self._positions = log, positions
+        self._actions = lru_cache(REMEMBERED)(log.actions)
+
+    def actions(self, version: int) -> list[Action]:
+        """The actions of one commit, which are remembered."""
+        return self._actions(version)
 
     @cached_property
     def oldest(self) -> int:
@@ -126,9 +127,13 @@ class CommitHistory:
         for version in range(end - 1, first - 1, -1):
             yield from batches_in(version, self.actions(version))
 
+    def metadata_at(self, version: int) -> Action:
+        """The metaData action of a version."""
+        return self._log.metadata_at(version)
+
     def metadata(self, first: int, last: int) -> list[MetadataSince]:
         """The metadata at version `first`, and each change of it up to `last`."""
-        found = [MetadataSince(first, self._log.metadata_at(first))]
+        found = [MetadataSince(first, self.metadata_at(first))]
         for version in range(first + 1, last + 1):
             changed = [
                 action["metaData"] for action in self.actions(version) if action.get("metaData")
@@ -141,8 +146,8 @@ class CommitHistory:
         kept, versions = self._positions, range(self.oldest, self.latest + 1)
         known = kept.coverage.read(self._log, versions) if kept else None
         if known is not None and known.first <= first:
-            return known.until(self._log, self.latest).within(first, self.latest)
-        return list(Coverage.of(self._log, first, self.latest).stretches)
+            return known.until(self, self.latest).within(first, self.latest)
+        return list(Coverage.of(self, first, self.latest).stretches)
 
     def covered_since(self, first: int | None = None) -> int:
         """The first version, from `first` on, after which every version is in the feed; `latest` +
