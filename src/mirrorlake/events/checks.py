@@ -44,7 +44,8 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
     head, rejected = batch.head, dict(batch.rejected)
     every = np.ones(len(batch), bool)
     methods = _Meanings.of(
-        head.column(envelope.READ_METHOD), lambda text: ReadMethod.parse(text or "", configured)
+        _encoded(head.column(envelope.READ_METHOD)),
+        lambda text: ReadMethod.parse(text or "", configured),
     )
     methods.reject(every, rejected)
     source = configured or methods.first(lambda one: one.source)
@@ -54,7 +55,7 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
         other = methods.at(row).source
         rejected.setdefault(row, f"the event is of {other}, others are of {source}")
     backfill = methods.flags(lambda one: one.kind is ReadKind.BACKFILL)
-    given = head.column(CHANGE_TYPE)
+    given = _encoded(head.column(CHANGE_TYPE))
     changes = _Meanings.of(given, ChangeType.parse)
     fills = _Meanings.of(given, lambda text: ChangeType.parse(text, is_backfill=True))
     changes.reject(~backfill, rejected)
@@ -80,13 +81,25 @@ def key_names(batch: EventBatch, configured: Sequence[str] = ()) -> Sequence[fro
     `replication_index`, else the configured key (ST-250). The order of the names has no meaning
     (ST-095); an empty set is that of a table without a key."""
     both = batch.head.select([PRIMARY_KEYS, REPLICATION_INDEX])
-    # Lists cannot be compared directly; their joined names and their lengths can.
-    comparable = [pc.binary_join(column.combine_chunks(), "\x1f") for column in both.columns]
-    comparable += [pc.list_value_length(column) for column in both.columns]
-    rows = keys.encode(pa.table(comparable, names=list("abcd"))).first
+    comparable = [values for column in both.columns for values in _of_lists(column)]
+    if comparable:
+        rows = keys.encode(pa.table(comparable, names=list("abcd"[: len(comparable)]))).first
+    else:
+        rows = np.zeros(min(len(batch), 1), np.int64)
     named = both.take(pa.array(rows)).to_pylist()
     sets = (one[PRIMARY_KEYS] or one[REPLICATION_INDEX] or configured for one in named)
     return list(dict.fromkeys(frozenset(names) for names in sets))
+
+
+def _of_lists(column: pa.ChunkedArray) -> list[pa.Array]:
+    """Columns that are equal where lists of names are, which cannot be compared directly."""
+    lists = column.combine_chunks()
+    if lists.null_count == len(lists):
+        return []
+    length = pc.list_value_length(lists)
+    if not lists.null_count and pc.all(pc.equal(length, 1)).as_py():
+        return [lists.flatten()]
+    return [pc.binary_join(lists, "\x1f"), length]
 
 
 def missing_key(batch: EventBatch, key: Sequence[str]) -> Mapping[int, str]:
@@ -125,17 +138,16 @@ class _Meanings(Generic[T]):
     errors: Sequence[str]
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray, parse: Callable[[str | None], T]) -> _Meanings[T]:
-        codes = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+    def of(cls, column: pa.DictionaryArray, parse: Callable[[str | None], T]) -> _Meanings[T]:
         meanings, errors = list[T | None](), list[str]()
-        for text in codes.dictionary.to_pylist():
+        for text in column.dictionary.to_pylist():
             try:
                 meanings.append(parse(text))
                 errors.append("")
             except ValueError as error:
                 meanings.append(None)
                 errors.append(str(error))
-        return cls(codes.indices.to_numpy(), meanings, errors)
+        return cls(column.indices.to_numpy(), meanings, errors)
 
     def reject(self, wanted: np.ndarray, rejected: dict[int, str]) -> None:
         """Reject those of the wanted rows whose string has no value, unless they already have a
@@ -164,13 +176,20 @@ class _Meanings(Generic[T]):
         return found
 
 
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    return pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+
+
 def _is_deletion(one: ChangeType) -> bool:
     return one.is_deletion
 
 
 def _with_null(lists: pa.ListArray) -> list[int]:
     """The rows whose list has a null element."""
-    lacking = lists.flatten().is_null()
+    names = lists.flatten()
+    if not names.null_count:
+        return []
+    lacking = names.is_null()
     rows: list[int] = pc.unique(pc.list_parent_indices(lists).filter(lacking)).to_pylist()
     return rows
 

@@ -40,19 +40,21 @@ class Varints:
         padding. Raises TooLong."""
         byte = self._data[at]
         end = at + 1
-        value = (byte & np.uint8(0x7F)).astype(np.uint64)
         longer = np.flatnonzero(byte >= 0x80)
-        if len(longer):
-            # Most numbers have one byte, and the next eight are read at once.
-            digits, count, is_whole = _digits(self._words[end[longer]])
-            value[longer] |= digits << np.uint64(_BITS)
-            end[longer] += count
-            longest = longer[~is_whole]
-            last = self._data[end[longest]]
-            if (last > 1).any():
-                raise TooLong("a number has more than 64 bits")
-            value[longest] |= last.astype(np.uint64) << np.uint64(_BITS * (_WORD + 1))
-            end[longest] += 1
+        if not len(longer):  # as those of most columns
+            short = byte.view(np.int8)
+            return ((short >> np.int8(1)) ^ -(short & np.int8(1))).astype(np.int64), end
+        value = (byte & np.uint8(0x7F)).astype(np.uint64)
+        # The next eight bytes are read at once.
+        digits, count, is_whole = _digits(self._words[end[longer]])
+        value[longer] |= digits << np.uint64(_BITS)
+        end[longer] += count
+        longest = longer[~is_whole]
+        last = self._data[end[longest]]
+        if (last > 1).any():
+            raise TooLong("a number has more than 64 bits")
+        value[longest] |= last.astype(np.uint64) << np.uint64(_BITS * (_WORD + 1))
+        end[longest] += 1
         half = (value >> np.uint64(1)).view(np.int64)
         return half ^ -(value & np.uint64(1)).view(np.int64), end
 

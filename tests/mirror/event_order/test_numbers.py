@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.mirror.event_order.numbers import hexadecimal
+from mirrorlake.mirror.event_order.numbers import hexadecimal, hexadecimal_pairs
 from tests.profiles import tries
 
 DIGITS = st.text("0019afAF", max_size=18)
@@ -25,3 +25,27 @@ def test_hexadecimal_digits_of_up_to_64_bits_are_a_number(texts: list[str | None
     assert found.value.tolist() == [
         int(text or "", 16) if is_known else 0 for text, is_known in zip(texts, shaped, strict=True)
     ]
+
+
+PAIR = st.from_regex("[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}", fullmatch=True)
+OTHER = st.sampled_from(["", "/", "1/", "/1", "1", "1/2/3", "1//2", "123456789/1", "g/1", "1/2\n"])
+
+
+@settings(max_examples=tries(100))
+@given(st.lists(PAIR) | st.lists(st.none() | PAIR | OTHER, min_size=1))
+@example(["1", "1/2/3"])
+@example(["1/2/3", "1"])
+@example(["/", "FFFFFFFF/ffffffff"])
+def test_pairs_of_hexadecimal_numbers_are_parsed_if_all_texts_are_some(
+    texts: list[str | None],
+) -> None:
+    column = pa.array(["f/f", *texts, "e/e"], pa.string()).slice(1, len(texts))
+    found = hexadecimal_pairs(column)
+    shaped = [re.fullmatch("([0-9a-fA-F]{1,8})/([0-9a-fA-F]{1,8})", text or "") for text in texts]
+    if not texts or not all(shaped):
+        assert found is None
+        return
+    assert found is not None
+    for number, parsed in enumerate(found, start=1):
+        assert parsed.known.all()
+        assert parsed.value.tolist() == [int(one[number], 16) for one in shaped if one]

@@ -332,6 +332,15 @@ def test_the_last_digits_of_a_uuid_are_the_row_in_its_batch(
     assert (row["read_batch"], row["counter"]) == parts
 
 
+@pytest.mark.clause("ST-367")
+def test_digits_of_another_uuid_are_not_those_of_one() -> None:
+    events = [change(1, uuid=uuid) for uuid in ("10000000", "1111111", "", "1", "a00000011")]
+    found = [
+        (row["read_batch"], row["counter"]) for row in rows_of("salesforce", events).to_pylist()
+    ]
+    assert found == [("", 128), ("1111111", 0), ("", 0), ("1", 0), ("a", 3)]
+
+
 UNREADABLE = [
     ("mysql", {"log_file": None, "log_position": 4}),
     ("mysql", {"log_file": "", "log_position": 4}),

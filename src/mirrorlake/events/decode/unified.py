@@ -10,6 +10,7 @@ from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
 
 _DAY = 86_400_000_000
+_WORD = 8
 _TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.NUMBER, UnifiedKind.JSON}
 
 
@@ -67,14 +68,36 @@ def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
     plain = pa.concat_arrays([pc.fill_null(values, b"\x00").cast(pa.large_binary())])
     starts = np.frombuffer(plain.buffers()[1], np.int64, len(plain))
     flat = np.frombuffer(plain.buffers()[2] or b"", np.uint8)
+    if not len(length) or length.max() <= _WORD:
+        found = _short_decimals(flat, starts, length, target)
+        return pc.if_else(values.is_valid(), found, pa.scalar(None, target))
     # Starting at the last byte, which is the lowest; the rest is filled with the sign.
     back = np.arange(width)
     inside = back < length[:, None]
     sign = np.where(flat[starts] >= 0x80, 0xFF, 0).astype(np.uint8)
     places = np.where(inside, (starts + length - 1)[:, None] - back, 0)
     raw = np.where(inside, flat[places], sign[:, None])
-    found = pa.Array.from_buffers(
-        target, len(values), [None, pa.py_buffer(np.ascontiguousarray(raw))]
-    )
-    found.validate(full=True)
+    found = _decimals_of(np.ascontiguousarray(raw), target)
     return pc.if_else(values.is_valid(), found, pa.scalar(None, target))
+
+
+def _short_decimals(
+    flat: np.ndarray, starts: np.ndarray, length: np.ndarray, target: pa.DataType
+) -> pa.Array:
+    """Decimals of at most eight bytes each."""
+    padded = np.zeros(len(flat) + _WORD, np.uint8)
+    padded[: len(flat)] = flat
+    # A value may start at any byte; what follows it in its word is shifted out.
+    words = np.ndarray(len(flat) + 1, ">i8", padded, strides=(1,))
+    numbers = words[starts].astype(np.int64) >> (8 * (_WORD - length)).astype(np.int64)
+    parts = np.empty((len(numbers), target.bit_width // 64), np.int64)
+    parts[:, 0] = numbers
+    parts[:, 1:] = (numbers >> np.int64(63))[:, None]
+    return _decimals_of(parts, target)
+
+
+def _decimals_of(raw: np.ndarray, target: pa.DataType) -> pa.Array:
+    """Decimals of their bytes, the lowest first. Raises pa.ArrowException for a digit too many."""
+    found = pa.Array.from_buffers(target, len(raw), [None, pa.py_buffer(raw)])
+    found.validate(full=True)
+    return found

@@ -39,6 +39,10 @@ ROWS = "~rows"
 UUID_PARTS = ("read_batch", "counter")
 """The columns of ORDER that follow from the uuid."""
 
+_DIGITS = 8
+_ZEROS, _ONES = np.uint64(0x3030303030303030), np.uint64(0x0101010101010101)
+"""Eight digits, each of which is 0, and the bits that differ if some are 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
@@ -66,9 +70,12 @@ def records(
     places = rule.places(events)
     batch, counter = parts_of_uuids(contiguous(events.column("uuid")))
     source = contiguous(events.column("source_timestamp"))
-    sections = np.where(backfill[:, None], np.uint64(0), places.sections)
+    log, sections = places.log, places.sections
+    if backfill.any():
+        log = pc.if_else(pa.array(backfill), "", log)
+        sections = np.where(backfill[:, None], np.uint64(0), sections)
     columns = [
-        pc.if_else(pa.array(backfill), "", places.log),
+        log,
         pa.array(backfill),
         *(pa.array(np.ascontiguousarray(sections[:, index])) for index in range(SECTIONS)),
         pa.array(deletion),
@@ -117,16 +124,22 @@ def change_numbers(rule: OrderRule, rows: pa.Table) -> pa.Array:
 def parts_of_uuids(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Split uuids into UUID_PARTS: read batch, and row number, which the last eight characters of a
     genuine uuid contain as binary digits (ST-367). For other texts: the whole text, and 0."""
-    text = pc.fill_null(uuids, "")
-    digits = contiguous(
-        pc.binary_slice(pc.ascii_lpad(text, 8, " ").cast(pa.binary()), -8).cast(pa.binary(8))
-    )
-    spelled = np.frombuffer(digits.buffers()[1], np.uint8, 8 * len(digits), 8 * digits.offset)
-    bits = spelled.reshape(-1, 8) - np.uint8(ord("0"))
-    counted = (bits <= 1).all(axis=1)
-    counter = np.where(counted, np.packbits(bits & 1, axis=1)[:, 0], 0)
+    text = contiguous(pc.fill_null(uuids, ""))
+    if not len(text):
+        return text, pa.array([], pa.int64())
+    ends = np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, 4 * text.offset)
+    ends = ends.astype(np.int64)
+    # The word that ends where a text does may begin at any byte, and before the first text.
+    padded = np.zeros(_DIGITS + ends[-1] - ends[0], np.uint8)
+    if len(padded) > _DIGITS:
+        padded[_DIGITS:] = np.frombuffer(text.buffers()[2], np.uint8)[ends[0] : ends[-1]]
+    words = np.ndarray(len(padded) - _DIGITS + 1, "<u8", padded, strides=(1,))
+    digits = words[ends[1:] - ends[0]]
+    counted = (digits & ~_ONES == _ZEROS) & (np.diff(ends) >= _DIGITS)
+    bits = (digits & _ONES).view(np.uint8).reshape(-1, _DIGITS)
+    counter = np.where(counted, np.packbits(bits, axis=1)[:, 0], 0)
     # Only texts that end with digits are split: in others that might split a character.
-    ending = pc.if_else(pa.array(counted), text, "").cast(pa.binary())
-    before = pc.binary_slice(ending, 0, -8).cast(pa.string())
-    batch = pc.if_else(pa.array(counted), before, text)
+    ending = text.filter(pa.array(counted)).cast(pa.binary())
+    before = pc.binary_slice(ending, 0, -_DIGITS).cast(pa.string())
+    batch = pc.replace_with_mask(text, pa.array(counted), before)
     return batch, pa.array(counter, pa.int64())

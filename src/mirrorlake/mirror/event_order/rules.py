@@ -7,14 +7,19 @@ system change number (ST-206). The last changes of two logs are compared by sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.mirror.event_order.numbers import ParsedNumbers, hexadecimal, whole
+from mirrorlake.mirror.event_order.numbers import (
+    ParsedNumbers,
+    hexadecimal,
+    hexadecimal_pairs,
+    whole,
+)
 from mirrorlake.model.arrow import contiguous
 
 SECTIONS = 4
@@ -97,7 +102,9 @@ def _oracle_strict(events: pa.Table) -> Places:
 
 def _postgresql(events: pa.Table) -> Places:
     """Time, then the two numbers of the LSN (ST-193, ST-209)."""
-    return _timed(events, "^(?P<p0>[0-9A-Fa-f]+)/(?P<p1>[0-9A-Fa-f]+)$", 2)
+    if (pair := hexadecimal_pairs(_texts(events, "lsn"))) is None:
+        return _timed(events, "^(?P<p0>[0-9A-Fa-f]+)/(?P<p1>[0-9A-Fa-f]+)$", 2)
+    return _at_time(events, pair)
 
 
 def _sqlserver(events: pa.Table) -> Places:
@@ -133,9 +140,14 @@ RULES: Mapping[str, OrderRule] = {
 
 
 def _timed(events: pa.Table, pattern: str, parts: int) -> Places:
-    time = whole(_column(events, "source_timestamp"))
     found = pc.extract_regex(_texts(events, "lsn"), pattern)
-    numbers = [hexadecimal(pc.struct_field(found, f"p{part}")) for part in range(parts)]
+    return _at_time(
+        events, [hexadecimal(pc.struct_field(found, f"p{part}")) for part in range(parts)]
+    )
+
+
+def _at_time(events: pa.Table, numbers: Sequence[ParsedNumbers]) -> Places:
+    time = whole(_column(events, "source_timestamp"))
     readable = np.logical_and.reduce([time.known, *(number.known for number in numbers)])
     return _places(_one_log(events), readable, time.value, *(number.value for number in numbers))
 
@@ -153,7 +165,8 @@ def _record_set(events: pa.Table) -> tuple[ParsedNumbers, ParsedNumbers]:
 
 
 def _places(log: pa.Array, readable: np.ndarray, *numbers: np.ndarray) -> Places:
-    sections = np.zeros((len(readable), SECTIONS), np.uint64)
+    # By columns, which are used one by one.
+    sections = np.zeros((SECTIONS, len(readable)), np.uint64).T
     for index, number in enumerate(numbers):
         sections[:, index] = np.where(readable, number, 0)
     return Places(contiguous(pc.fill_null(log, "")), sections, readable)
