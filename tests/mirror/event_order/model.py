@@ -171,13 +171,13 @@ class Consumer:
         before = np.flatnonzero(mine)
         known = self._state.filter(pa.array(mine))
         found = resolve(self._rule, GUARD, ["key"], known, rows, derived)
-        self._keep(found, known, before, payload, mine)
+        self._keep(found, known, rows, before, payload, mine)
         for key in found.deleted["key"].to_pylist():
             self.table.pop(key, None)
         for index in found.upserts.tolist():
             self.table[rows["key"][index].as_py()] = payload[index]
 
-    def _keep(self, found, known, before, payload, mine) -> None:
+    def _keep(self, found, known, rows, before, payload, mine) -> None:
         old = dict(self._held)
         of_table = dict(self.table)
         for index in found.restored.tolist():
@@ -195,7 +195,7 @@ class Consumer:
                     held[place] = old[int(before[origin])]
         self._held = held
         self._state = pa.concat_tables(
-            [self._state.filter(pa.array(~mine)), found.state]
+            [self._state.filter(pa.array(~mine)), found.state(known, rows)]
         ).combine_chunks()
 
     def _roll_back(self, batch: Sequence[Event], rows: pa.Table) -> tuple[pa.Table, pa.Table]:

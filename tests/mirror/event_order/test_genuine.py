@@ -48,12 +48,13 @@ def table_after(deliveries: Sequence[Sequence[str]], key: str | None = None) -> 
             )
             assert ordered.readable.all()
             keys = batch.payload.column(column).cast(pa.string())
-            found = resolve(rule, GUARD, ["key"], state, ordered.rows.add_column(0, "key", keys))
+            rows = ordered.rows.add_column(0, "key", keys)
+            found = resolve(rule, GUARD, ["key"], state, rows)
             for one in found.deleted["key"].to_pylist():
                 table.pop(one, None)
             for index in found.upserts.tolist():
                 table[keys[index].as_py()] = batch.payload.slice(index, 1).to_pylist()[0]
-            state = found.state
+            state = found.state(state, rows)
     return list(table.values())
 
 

@@ -27,14 +27,18 @@ DECIDES = "decides"
 or that there is none."""
 
 
+FEW_LOGS = 4
+"""Logs, also of backfills, up to which each key has a place for the last record of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """The changes of the table, and the new state of the keys.
 
-    state: replaces the known records of all given keys; the key columns, ORDER and DECIDES.
-    origin: int64 per row of `state`, the row number of its record in `known`, followed by those in
-        `events`.
-    held: bool per row of `state`, whether its table row has to be held beside the table.
+    origin: int64 per record of the new state, which replaces the known records of all given keys:
+        its row number in `known`, followed by those in `events`.
+    decides: DECIDES of each of these records, bool.
+    held: bool per record, whether its table row has to be held beside the table.
     upserts: int64, row numbers of events whose rows become the rows of their keys.
     restored: int64, row numbers of known records whose held rows become the rows of their keys.
     deleted: the keys that have no row any more.
@@ -42,12 +46,17 @@ class Resolution:
     A key is in at most one of the last three.
     """
 
-    state: pa.Table
     origin: np.ndarray
+    decides: np.ndarray
     held: np.ndarray
     upserts: np.ndarray
     restored: np.ndarray
     deleted: pa.Table
+
+    def state(self, known: pa.Table, events: pa.Table) -> pa.Table:
+        """The records of the new state: the columns of `events`, and DECIDES."""
+        both = pa.concat_tables([known.select(events.column_names), events]).combine_chunks()
+        return both.take(pa.array(self.origin)).append_column(DECIDES, pa.array(self.decides))
 
 
 def resolve(
@@ -70,15 +79,19 @@ def resolve(
     tables = [known.select(names), events.select(names)]
     if derived is not None:
         tables.append(derived.select(names))
-    rows = pa.concat_tables(tables).combine_chunks()
+    # Not in one chunk: few columns of the records are needed to tell the last ones.
+    rows = pa.concat_tables(tables)
     first_event, first_derived = known.num_rows, known.num_rows + events.num_rows
     number = np.arange(rows.num_rows)
     code = codes.encode(rows.select(key)).code
     keys = int(code.max(initial=-1)) + 1
-    log = codes.encode(
-        pa.table([pa.array(code), rows.column("backfill"), rows.column("log")], names=list("kbl"))
-    ).code
-    logs = int(log.max(initial=-1)) + 1
+    log = codes.encode(rows.select(["backfill", "log"])).code
+    per_key = int(log.max(initial=-1)) + 1
+    if per_key > FEW_LOGS:
+        log = codes.encode(pa.table([code, log], names=list("kl"))).code
+        logs = int(log.max(initial=-1)) + 1
+    else:  # every key has its number of each log
+        log, logs = code * per_key + log, keys * per_key
 
     last = last_of_each(np.where(number < first_derived, log, -1), logs, parts_of(rule, rows))
     candidates = last
@@ -99,10 +112,9 @@ def resolve(
     held = np.zeros(len(last), bool)
     if not rule.by_time:
         held = ~decides & _may_decide(rows, last, fill[code[last]], guard_ms)
-    state = rows.take(pa.array(last)).append_column(DECIDES, pa.array(decides))
     return Resolution(
-        state=state,
         origin=last,
+        decides=decides,
         held=held,
         upserts=upserts[upserts >= first_event] - first_event,
         restored=upserts[upserts < first_event],

@@ -28,6 +28,7 @@ from mirrorlake.mirror.event_order import (
     parts_of_uuids,
     resolve,
 )
+from mirrorlake.mirror.event_order.records import SECTION_NAMES
 from mirrorlake.mirror.event_order.resolution import DECIDES, Resolution
 from mirrorlake.mirror.event_order.rollbacks import INCOMPLETE, TRANSACTION
 from mirrorlake.model import keys as codes
@@ -37,6 +38,9 @@ from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.model.table import Column
 
 UUID, IDENTITY = "uuid", "identity"
+
+OF_ROW = ["backfill", *SECTION_NAMES, "source_ms"]
+"""The columns of a record that its row tells of."""
 
 _STORED = {pa.string(): types.STRING, pa.bool_(): types.BOOLEAN, pa.int64(): types.LONG}
 
@@ -132,7 +136,7 @@ class Merged:
 
     keys: the records of keys before `remembered`; changes: the new ones.
     gone: keys that have no row afterwards.
-    upserts: records, with values, that become the rows of their keys.
+    upserts: the key, UUID and OF_ROW of records, with values, that become the rows of their keys.
     parked: number of deletions that wait for the preceding event (ST-230).
     is_whole: whether all other rows of the table are deleted.
     records: returns the new records of the keys, which replace those in `stood`; None for none.
@@ -194,18 +198,19 @@ def merge(
         none = keys.arrow.empty_table()
         return Merged(keys, remembered, none.select(key), none, parked)
     own, values = parted(keys.arrow.names)
-    rows = rows.rename_columns(values)
-    pool = pa.concat_tables([known.select(own), _facts(events, uuid, keys)]).combine_chunks()
-    becomes = pa.array(np.concatenate((known.num_rows + found.upserts, found.restored)))
-    restored = known.select(values).take(pa.array(found.restored))
-    upserts = _beside(
-        pool.take(becomes),
-        pa.concat_tables([rows.take(pa.array(found.upserts)), restored.cast(rows.schema)]),
-    )
+    rows, facts = rows.rename_columns(values), _facts(events, uuid, keys)
+    of_row = [*key, UUID, *OF_ROW]
+    becomes, restored = pa.array(found.upserts), pa.array(found.restored)
+    upserts = _beside(facts.select(of_row).take(becomes), rows.take(becomes))
+    if len(restored):
+        held = known.take(restored)
+        held = _beside(held.select(of_row), held.select(values).cast(rows.schema))
+        upserts = pa.concat_tables([upserts, held])
     order = RULES[rule]
     kept = rows.schema.empty_table() if order.by_time else rows  # not held longer than needed
 
     def remembers() -> pa.Table:
+        pool = pa.concat_tables([known.select(own), facts]).combine_chunks()
         return records_of(order, found, pool, known.select(values), kept).cast(keys.arrow)
 
     return Merged(keys, remembered, found.deleted, upserts, parked, records=remembers, stood=stood)
@@ -249,13 +254,12 @@ def records_of(
 
     pool: known records and those of the events, without values; known, rows: the values of both.
     """
-    decides = contiguous(found.state.column(DECIDES))
     own = pool.take(pa.array(found.origin))
-    own = own.set_column(own.column_names.index(DECIDES), DECIDES, decides)
+    own = own.set_column(own.column_names.index(DECIDES), DECIDES, pa.array(found.decides))
     if rule.by_time:
         values = [pa.nulls(own.num_rows, field.type) for field in rows.schema]
         return _beside(own, pa.table(values, schema=rows.schema))
-    kept = found.held | decides.to_numpy(zero_copy_only=False)
+    kept = found.held | found.decides
     both = pa.concat_tables([known.cast(rows.schema), rows]).combine_chunks()
     return _beside(own, both.take(pa.array(found.origin, mask=~kept)))
 

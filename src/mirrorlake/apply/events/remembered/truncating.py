@@ -9,8 +9,7 @@ import pyarrow as pa
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
 from mirrorlake.apply.events.remembered.merging import Merged
-from mirrorlake.mirror.event_order import RULES, deletions, is_truncated, resolve
-from mirrorlake.mirror.event_order.resolution import DECIDES
+from mirrorlake.mirror.event_order import ORDER, RULES, deletions, is_truncated, resolve
 from mirrorlake.mirror.event_order.rules import OrderRule
 
 
@@ -53,18 +52,18 @@ def _of_file(
     """The effect on the keys of one file. All records of a key are in one file."""
     known = merging.as_order(rows)
     names = list(keys.key)
-    none = known.slice(0, 0)
+    none = known.select([*names, *ORDER.names]).slice(0, 0)
     derived = deletions(truncations, merging.distinct(known.select(names)))
     found = resolve(rule, guard_ms, names, known, none, derived)
     own, values = merging.parted(rows.column_names)
     kept = rows.select(values)
     remembered = merging.records_of(rule, found, rows.select(own), kept, kept.slice(0, 0))
-    left = ~is_truncated(rule, found.state, truncations)
-    decides = found.state.column(DECIDES).to_numpy()
-    deletion = found.state.column("deletion").to_numpy()
+    state = found.state(known, none)
+    left = ~is_truncated(rule, state, truncations)
+    deletion = state.column("deletion").to_numpy()
     return _Truncated(
         remembered.filter(pa.array(left)),
         found.deleted,
         rows.take(pa.array(found.restored)),
-        int((decides & ~deletion).sum()),
+        int((found.decides & ~deletion).sum()),
     )
