@@ -28,7 +28,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.table import EventTableReport
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError
 from mirrorlake.model.clock import WallClock

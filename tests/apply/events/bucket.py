@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.table import EventTableReport
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import TableError
 from mirrorlake.model.crash_points import CrashHook, no_crash

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
+from mirrorlake.apply.events import lookups
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.errors import KeyColumnUnknown
 from mirrorlake.model.crash_points import CrashPoint
@@ -36,11 +38,20 @@ def opened(root: str, source: str, dies: CrashPoint | None = None, **changed: bo
     return EventTable(LocalStore(Path(root)), ORDERS, settings, reached)
 
 
+@contextmanager
+def looked_up(*, early: bool) -> Iterator[None]:
+    """Look up the keys of each batch while its events are checked, however few these are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if early:
+            patch.setattr(lookups, "MANY", 0)
+        yield
+
+
 def rows_after(
     data: st.DataObject, source: str, batches: Sequence[Sequence[Event]]
 ) -> list[dict[str, Any]]:
     """The rows of a table after these batches, in each of which a process may die."""
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, looked_up(early=data.draw(st.booleans())):
         table, waiting = opened(root, source), list[Event]()
         for batch in filter(None, batches):
             dies = data.draw(st.sampled_from([None, *POINTS]))

@@ -17,7 +17,7 @@ from mirrorlake.events.decode import json_events
 from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.drawn_files import line, numbered, read, rows_of, value_of
-from tests.apply.events.killed_tables import POINTS, Killed, opened, rows_after
+from tests.apply.events.killed_tables import POINTS, Killed, looked_up, opened, rows_after
 from tests.mirror.event_order.drawn import SOURCES, arrivals, many
 from tests.mirror.event_order.model import Event, table_of
 from tests.profiles import some, tries
@@ -52,7 +52,7 @@ def test_a_hundred_keys_in_any_order_with_crashes_make_the_same_table(
     arriving = events + random.choices(events, k=len(events) // 2)
     random.shuffle(arriving)
     values = {event["payload"]: event["value"] for event in events}
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, looked_up(early=seed % 2 == 0):
         table = opened(root, source)
         while arriving:
             count, dies = random.choice([50, 200, 400]), random.choice([None, *POINTS])
@@ -73,7 +73,11 @@ def test_any_order_of_files_and_of_their_parts_makes_the_same_table(
     source: str, data: st.DataObject
 ) -> None:
     events, batches = data.draw(arrivals(source))
-    with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory() as root,
+        looked_up(early=data.draw(st.booleans())),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr(file_reader, "MOST_TOGETHER", data.draw(st.sampled_from([1, 64 << 20])))
         patch.setattr(json_events, "_MOST_TOGETHER", data.draw(st.sampled_from([2, 20_000])))
         bucket = Bucket(Path(root))

@@ -129,7 +129,7 @@ def test_what_is_written_beside_what_fails_is_not_current(
     bucket.cycle()
     bucket.put("b.jsonl", event(3, {"id": 1, "v": 3}, "UPDATE"), event(4, {"id": 2}, "DELETE"))
 
-    def damaged(*_anything: Any) -> None:
+    def damaged(*_anything: Any, **_named: Any) -> None:
         raise DamagedFiles("cut") if fails == "records of keys" else FileNotFoundError(2, "", "cut")
 
     with monkeypatch.context() as patch:

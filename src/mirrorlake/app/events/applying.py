@@ -18,7 +18,7 @@ from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
 from mirrorlake.apply.events.remembered.state import FOLDER
-from mirrorlake.apply.events.table import EventTableReport
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.config import Project
 from mirrorlake.delta.workspace import Unreachable

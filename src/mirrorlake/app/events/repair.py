@@ -15,7 +15,8 @@ from mirrorlake.app.status import ended
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.remembered.state import created
-from mirrorlake.apply.events.table import EventTable, EventTableReport
+from mirrorlake.apply.events.table import EventTable
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.config import Project
 from mirrorlake.errors import OperatorError, TableError, UsageError
 from mirrorlake.model.clock import WallClock

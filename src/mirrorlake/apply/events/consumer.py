@@ -26,7 +26,8 @@ from mirrorlake.apply.events.listing import EventFiles, FoundFile, moment_of
 from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, by_table
 from mirrorlake.apply.events.rebuild import StateRebuild
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.table import EventTable, EventTableReport
+from mirrorlake.apply.events.table import EventTable
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.errors import KeyColumnUnknown, TableError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint

@@ -26,9 +26,9 @@ from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles, reading
 from mirrorlake.apply.events.remembered.merging import IDENTITY, MergeBatch
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.apply.events.remembered.truncating import truncated
+from mirrorlake.apply.events.remembered.unnamed import UnnamedEvents, is_unnamed
 from mirrorlake.apply.events.rows import AppliedRows, appended_rows, checked_rows, merge_batch
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.unnamed import UnnamedEvents, is_unnamed
 from mirrorlake.delta.lookup.key_lookup import candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.workspace import TableWorkspace

@@ -146,6 +146,18 @@ def checked_rows(part: TableEvents, state: EventTableState) -> tuple[AppliedRows
     return rows.only(good), part.letters(rejected)
 
 
+def keys_of_events(state: EventTableState, events: Sequence[TableEvents]) -> pa.Table:
+    """The keys of events that are not checked yet, without those that have a NULL."""
+    chosen = [one for one in state.columns if one.source in state.key]
+    order = [[one.source for one in chosen].index(name) for name in state.key]
+    columns, names, parts = EventTableColumns(tuple(chosen)), merging.key_names(state.key), []
+    for part in events:
+        spared = np.zeros(len(part), bool)
+        found, _rejected = columns.rows(part.payload, part.columns, state.key, spared)
+        parts.append(pa.table([found[index] for index in order], names=names))
+    return pa.concat_tables(parts).drop_null()
+
+
 def is_truncation(change_type: pa.Array) -> np.ndarray:
     found = pc.equal(change_type, str(ChangeType.TRUNCATE))
     return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False))

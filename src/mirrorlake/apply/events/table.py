@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import repeat
 from pathlib import Path
@@ -23,6 +23,7 @@ from mirrorlake.apply.events.columns import (
     check_key,
 )
 from mirrorlake.apply.events.described import known_state
+from mirrorlake.apply.events.lookups import Lookups, looking_up
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
@@ -40,15 +41,17 @@ from mirrorlake.apply.events.rows import (
     table_rows,
 )
 from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
+from mirrorlake.delta.lookup.early_lookup import Search
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
 from mirrorlake.delta.workspace import LostFile, OutsideTable, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.compact import compact
 from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
-from mirrorlake.delta.write.rewrite import rewrite
+from mirrorlake.delta.write.rewrite import rewrite, searcher
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
 from mirrorlake.errors import (
     EventStateDamaged,
@@ -74,32 +77,6 @@ from mirrorlake.storage.urls import is_url
 APPLICATION = "mirrorlake-events"
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventTableReport:
-    """The result of a batch.
-
-    version: of the table.
-    letters: events that could not be applied.
-    parked: deletions that wait for the event with their key (ST-230).
-    """
-
-    version: int
-    counts: Counts = field(default_factory=Counts)
-    letters: Sequence[DeadLetter] = ()
-    parked: int = 0
-    commits: int = 0
-
-    def then(self, other: EventTableReport) -> EventTableReport:
-        """Both, this one first."""
-        return EventTableReport(
-            other.version,
-            Counts.total([self.counts, other.counts]),
-            [*self.letters, *other.letters],
-            self.parked + other.parked,
-            self.commits + other.commits,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,18 +331,27 @@ class EventTable:
     ) -> EventTableReport | None:
         """None when another writer committed first. is_truncated: whether the rows that new
         truncations delete were deleted."""
-        before = loaded.state
-        state = self._described(before, events)
-        rows, letters = self._rows(state, events)
-        state = replace(state, source_ms=max(state.source_ms, rows.latest))
-        if not before.number:
-            kept_ms = self._settings.retention // timedelta(milliseconds=1)
-            state = replace(state, pruned_ms=state.source_ms - kept_ms)
-        key = merging.key_columns(state.columns, state.key) if state.merges else []
-        folder = self._folder.files
+        state = self._described(loaded.state, events)
         if not state.merges:
-            return self._append(loaded, state, rows, letters)
-        keys = merging.keys_of(folder, key, state.columns, state.keys)
+            return self._append(loaded, *self._rows(state, events))
+        key = merging.key_columns(state.columns, state.key)
+        keys = merging.keys_of(self._folder.files, key, state.columns, state.keys)
+        search = Lookups(merging.searcher(keys), self._search(loaded, state))
+        with looking_up(state, events, search) as lookups:
+            return self._merge(loaded, state, events, keys, lookups, is_truncated)
+
+    def _merge(
+        self,
+        loaded: _Loaded,
+        state: EventTableState,
+        events: Sequence[TableEvents],
+        keys: KeyedFiles,
+        lookups: Lookups,
+        is_truncated: bool,
+    ) -> EventTableReport | None:
+        before, folder = loaded.state, self._folder.files
+        key = merging.key_columns(state.columns, state.key)
+        state, rows, letters = self._rows(state, events)
         changes = None
         if state.rule.startswith("oracle"):
             changes = merging.changes_of(folder, key, state.changes)
@@ -377,7 +363,9 @@ class EventTable:
         rows = rows.only(~rows.truncation)
         with flush.flush_in_background():
             batch = merge_batch(state, key, rows)
-            found = merging.merge(state.rule, guard, batch, keys, changes, truncations)
+            found = merging.merge(
+                state.rule, guard, batch, keys, changes, truncations, lookups.state
+            )
         del rows, batch  # copies of the events, which are not needed any more
         if found is None:
             if before.number and state.truncations == before.truncations:
@@ -386,7 +374,7 @@ class EventTable:
                 keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
             )
         state = replace(state, changes=found.changes.files if found.changes else ())
-        return self._write(loaded, state, found, letters)
+        return self._write(loaded, state, found, letters, lookups.table)
 
     def _truncate(
         self,
@@ -455,11 +443,17 @@ class EventTable:
 
     def _rows(
         self, state: EventTableState, events: Sequence[TableEvents]
-    ) -> tuple[AppliedRows, list[DeadLetter]]:
+    ) -> tuple[EventTableState, AppliedRows, list[DeadLetter]]:
+        """The state with the latest time, the events that can be applied, and the others."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="rows") as pool:
             found = list(pool.map(checked_rows, events, repeat(state)))
         letters = [letter for _rows, own in found for letter in own]
-        return AppliedRows.together([rows for rows, _own in found]), letters
+        rows = AppliedRows.together([rows for rows, _own in found])
+        state = replace(state, source_ms=max(state.source_ms, rows.latest))
+        if not state.number:
+            kept_ms = self._settings.retention // timedelta(milliseconds=1)
+            state = replace(state, pruned_ms=state.source_ms - kept_ms)
+        return state, rows, letters
 
     def _append(
         self,
@@ -496,8 +490,10 @@ class EventTable:
         state: EventTableState,
         found: merging.Merged | pa.Table,
         letters: Sequence[DeadLetter],
+        search: Search | None = None,
     ) -> EventTableReport | None:
-        """Write and commit rows. None when another writer committed first."""
+        """Write and commit rows. None when another writer committed first. search: as for
+        `rewrite`."""
         described = self._metadata(loaded, state)
         schema = loaded.schema if described is None else parse(described)
         names = self._key_names(state)
@@ -516,9 +512,9 @@ class EventTable:
                 net = merging.net_changes(found, rows, names)
                 with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
                     keys = pool.submit(found.remembered)
-                    done = rewrite(
-                        workspace.folder, loaded.files, schema, net, THREADS, (), workspace.fetch
-                    )
+                    where = workspace.folder, loaded.files, schema
+                    fetch = workspace.fetch
+                    done = rewrite(*where, net, THREADS, (), fetch, search=search)
                 state = replace(state, keys=keys.result().files)
                 actions, parked = done.actions, found.parked
                 counts = Counts(done.inserted, done.updated, done.deleted)
@@ -546,6 +542,14 @@ class EventTable:
         self._describe()
         self._folder.discard(state)
         return EventTableReport(version, counts, letters, parked, commits=1)
+
+    def _search(self, loaded: _Loaded, state: EventTableState) -> Search | None:
+        """Finds the rows of keys, given under internal names; None if the table has to be looked
+        into later: it gets columns, or its files would have to be fetched in vain."""
+        if is_url(self.location) or self._metadata(loaded, state) is not None:
+            return None
+        search = searcher(Path(self.location), loaded.files, loaded.schema, THREADS)
+        return lambda keys: search(keys.rename_columns(self._key_names(state)))
 
     def _metadata(self, loaded: _Loaded, state: EventTableState) -> dict[str, Any] | None:
         """The metaData action of a new table, or of one with new columns."""

@@ -25,9 +25,10 @@ from mirrorlake.delta.lookup import key_index, key_join, pages, row_cache
 from mirrorlake.delta.partitions import candidates
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.statistics import SortedKeys
+from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema
 
-__all__ = ["Matches", "candidates", "find_rows", "live_rows", "path_of"]
+__all__ = ["KeyedRows", "Matches", "candidates", "find_rows", "live_rows", "path_of"]
 
 MIN_ROWS_PER_KEY = 128
 """If the files have fewer rows per key than this, they are read whole: with evenly distributed
@@ -67,8 +68,38 @@ class Matches(_Found):
 
     def select(self, which: np.ndarray) -> Matches:
         """The rows selected by `which` (bool, m)."""
+        if which.all():
+            return self
         rows = self.rows.filter(pa.array(which))
         return Matches(rows, self.code[which], self.file[which], self.row[which], self.deleted)
+
+    def of(self, keys: pa.Table, some: pa.Table) -> Matches | None:
+        """The result of a lookup of some of the keys; None if others are among them.
+
+        keys: those of this lookup; some: distinct, with columns of the same names and types.
+        """
+        if some.equals(keys):
+            return self
+        # Distinct keys, so that the code of each is its row number.
+        code = codes.encode(pa.concat_tables([keys, some])).code[keys.num_rows :]
+        if len(code) and code.max() >= keys.num_rows:
+            return None
+        number = np.full(keys.num_rows, -1)
+        number[code] = np.arange(len(code))
+        found = self.select(number[self.code] >= 0)
+        return replace(found, code=number[found.code])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows with one of some keys, and the files in which they were searched."""
+
+    matches: Matches
+    searched: Sequence[Mapping[str, Any]]
+
+    @property
+    def rows(self) -> pa.Table:
+        return self.matches.rows
 
 
 def find_rows(

@@ -24,7 +24,9 @@ import pyarrow.parquet as pq
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta import statistics as bounds
 from mirrorlake.delta.log.table_log import file_id
+from mirrorlake.delta.lookup.early_lookup import Search
 from mirrorlake.delta.lookup.key_lookup import (
+    KeyedRows,
     Matches,
     candidates,
     find_rows,
@@ -84,13 +86,15 @@ def rewrite(
     fetch: Fetch = no_fetch,
     *,
     skip_equal: bool = False,
+    search: Search | None = None,
 ) -> Rewritten:
     """Apply net changes to the live files of a table. Raises NoBaseRow, NoSuchRow, and the errors
     of `fetch`.
 
     joins: small files among `files`, whose other rows are merged into the new file. That is done
     only if a change file is written, because without one the commit's add and remove actions are
-    the change feed. skip_equal: do not rewrite rows whose values do not change.
+    the change feed. skip_equal: do not rewrite rows whose values do not change. search: finds the
+    rows of keys; by default, `searcher`.
     """
     keys = list(net.keys.column_names)
     if net.truncate and net.marks is not None:
@@ -102,10 +106,9 @@ def rewrite(
     if net.is_append:
         return Rewritten(write_data_files(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
     numbers = np.flatnonzero(net.reset | (net.deleted is not None))
-    sought = net.keys.take(pa.array(numbers))
-    searched = candidates(files, schema, sought)
-    fetch(searched)
-    found = find_rows(table, searched, schema, sought, threads)
+    search = search or searcher(table, files, schema, threads, fetch)
+    located = search(net.keys.take(pa.array(numbers)))
+    searched, found = located.searched, located.matches
     if net.take is not None:
         found = found.select(choose_rows(found.code, net.take[numbers]))
     code = numbers[found.code]
@@ -142,6 +145,23 @@ def rewrite(
         deleted=len(code) - count,
         duplicates=0 if net.take is not None else int(np.maximum(before - 1, 0).sum()),
     )
+
+
+def searcher(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    threads: int,
+    fetch: Fetch = no_fetch,
+) -> Search:
+    """Finds rows of these files, which it fetches as far as they are needed."""
+
+    def search(keys: pa.Table) -> KeyedRows:
+        searched = candidates(files, schema, keys)
+        fetch(searched)
+        return KeyedRows(find_rows(table, searched, schema, keys, threads), searched)
+
+    return search
 
 
 def choose_rows(code: np.ndarray, take: np.ndarray) -> np.ndarray:

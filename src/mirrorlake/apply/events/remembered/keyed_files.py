@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows, live_rows
+from mirrorlake.delta.lookup.key_lookup import KeyedRows, candidates, find_rows, live_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.workspace import LostFile, TableWorkspace
 from mirrorlake.delta.write.compact import compact
@@ -32,18 +32,6 @@ Adds = tuple[Mapping[str, Any], ...]
 
 class DamagedFiles(Exception):
     """A file is missing or cannot be read; the argument is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedRows:
-    """Rows with one of some keys, and their locations."""
-
-    matches: Matches
-    searched: Sequence[Mapping[str, Any]]
-
-    @property
-    def rows(self) -> pa.Table:
-        return self.matches.rows
 
 
 THREADS = 2

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.columns import EventTableColumns
-from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles, KeyedRows
+from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
+from mirrorlake.delta.lookup.early_lookup import Search
+from mirrorlake.delta.lookup.key_lookup import KeyedRows
 from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.delta.write import flush
 from mirrorlake.mirror.event_order import (
@@ -48,7 +51,13 @@ _STORED = {pa.string(): types.STRING, pa.bool_(): types.BOOLEAN, pa.int64(): typ
 def key_columns(columns: EventTableColumns, key: Sequence[str]) -> list[Column]:
     """The columns of the key, under internal names."""
     kinds = {one.source: one.type for one in columns}
-    return [Column(f"k{number}", kinds[name]) for number, name in enumerate(key)]
+    names = key_names(key)
+    return [Column(name, kinds[source]) for name, source in zip(names, key, strict=True)]
+
+
+def key_names(key: Sequence[str]) -> list[str]:
+    """The internal names of the columns of a key."""
+    return [f"k{number}" for number in range(len(key))]
 
 
 def _order_columns() -> list[Column]:
@@ -167,11 +176,13 @@ def merge(
     keys: KeyedFiles,
     changes: KeyedFiles | None,
     truncations: pa.Table,
+    search: Search | None = None,
 ) -> Merged | None:
     """Determine the effect of a batch on the rows of its keys; None when all of it was already
     known.
 
-    truncations: ORDER, those of the table.
+    truncations: ORDER, those of the table. search: finds the known records of some keys; by
+    default, `searcher`.
     """
     key = list(keys.key)
     derived: pa.Table | None = None
@@ -187,7 +198,7 @@ def merge(
     if truncations.num_rows:
         both = [one for one in (derived, deletions(truncations, touched)) if one is not None]
         derived = pa.concat_tables([one.select([*key, *ORDER.names]) for one in both])
-    stood = keys.find(touched, UUID_PARTS)
+    stood = (search or searcher(keys))(touched)
     known = _with_parts(stood.rows).select(keys.arrow.names)
     found = resolve(RULES[rule], guard_ms, key, as_order(known), events, derived)
     is_new = (found.origin >= known.num_rows).any() or len(found.origin) != known.num_rows
@@ -214,6 +225,11 @@ def merge(
         return records_of(order, found, pool, known.select(values), kept).cast(keys.arrow)
 
     return Merged(keys, remembered, found.deleted, upserts, parked, records=remembers, stood=stood)
+
+
+def searcher(keys: KeyedFiles) -> Search:
+    """Finds known records, without the columns that follow from their uuid."""
+    return partial(keys.find, unread=UUID_PARTS)
 
 
 def _with_parts(known: pa.Table) -> pa.Table:
