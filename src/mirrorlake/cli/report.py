@@ -10,6 +10,7 @@ import typer
 
 from mirrorlake import root
 from mirrorlake.app.loop.report import ApplyReport, TableReport
+from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.cli.output import print_json, print_table, say, show
 from mirrorlake.config import Project
 from mirrorlake.errors import NotSelected
@@ -22,15 +23,18 @@ Stopped = Mapping[str, Mapping[str, Any]]
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
     """The result of a command for a mirror. errors: why tables have stopped; targets: why tables
-    that are built from change feeds have stopped."""
+    that are built from change feeds have stopped; due: backfills that are not complete, without
+    which tables differ."""
 
     project: Project
     tables: Mapping[str, TableReport]
     errors: Stopped
     targets: Stopped
+    due: Mapping[str, BackfillJob]
 
     @classmethod
-    def of(cls, report: ApplyReport, project: Project) -> CommandOutcome:
+    def of(cls, report: ApplyReport, project: Project, *, captured: bool) -> CommandOutcome:
+        """captured: the command was to capture everything that was committed."""
         from mirrorlake.app.status import mirror_status
 
         stopped = mirror_status.stopped(project)
@@ -40,10 +44,14 @@ class CommandOutcome:
         names = sorted(tables.keys() | stopped.keys())
         found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
         targets = {str(name): error.facts() for name, error in report.stopped_targets.items()}
-        return cls(project, found, {**failed, **stopped}, targets)
+        due = mirror_status.due(project) if captured else {}
+        return cls(project, found, {**failed, **stopped}, targets, due)
 
     def facts(self) -> dict[str, Any]:
-        tables = [_facts(table, self.errors.get(name)) for name, table in self.tables.items()]
+        tables = [
+            _facts(table, self.errors.get(name)) | {"differs": name in self.due}
+            for name, table in self.tables.items()
+        ]
         return {"tables": tables, "stopped_targets": self.targets}
 
     def show(self, title: str = "") -> None:
@@ -64,16 +72,17 @@ class CommandOutcome:
                 say(f"Event files are in {destination.described}.")
         else:
             say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
-        _say({**self.errors, **self.targets})
+        _say({**self.errors, **self.targets}, self.due)
 
     @property
     def exit_code(self) -> int:
-        return _exit_code({**self.errors, **self.targets})
+        return _exit_code({**self.errors, **self.targets}, self.due)
 
 
-def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
-    """Print the result; exit code 1 if apply or capture of a table has stopped."""
-    outcome = CommandOutcome.of(report, project)
+def finish(report: ApplyReport, project: Project, *, as_json: bool, captured: bool = False) -> None:
+    """Print the result; exit code 1 if apply or capture of a table has stopped, and where all was
+    to be `captured`, if a table still has to be read again."""
+    outcome = CommandOutcome.of(report, project, captured=captured)
     if as_json:
         print_json(outcome.facts())
     else:
@@ -83,23 +92,27 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
 
 
 def finish_capture(project: Project) -> None:
-    """Print the tables that are no longer captured; exit code 1 if there are any."""
+    """Print the tables that are no longer captured, or still have to be read again; exit code 1 if
+    there are any."""
     from mirrorlake.app.status import mirror_status
 
-    stopped = mirror_status.stopped(project)
-    _say(stopped)
-    if _exit_code(stopped):
-        raise typer.Exit(_exit_code(stopped))
+    stopped, due = mirror_status.stopped(project), mirror_status.due(project)
+    _say(stopped, due)
+    if code := _exit_code(stopped, due):
+        raise typer.Exit(code)
 
 
-def _say(errors: Stopped) -> None:
+def _say(errors: Stopped, due: Mapping[str, BackfillJob]) -> None:
     for name in sorted(errors):
         say(f"{name}: {errors[name]['message']}")
+    for name in sorted(due.keys() - errors.keys()):
+        why = due[name].message or due[name].request.reason
+        say(f"{name}: differs from its source until it has been read again: {why}")
 
 
-def _exit_code(errors: Stopped) -> int:
+def _exit_code(errors: Stopped, due: Mapping[str, BackfillJob]) -> int:
     # A table that was removed from the selection stops by intention.
-    return int(any(error["code"] != NotSelected.code for error in errors.values()))
+    return int(bool(due) or any(error["code"] != NotSelected.code for error in errors.values()))
 
 
 def _facts(table: TableReport, error: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -55,4 +55,4 @@ def run(
                 report = mirror.apply_once(view.pending, view)
             else:
                 report = mirror.run(view)
-    finish(report, mirror.project, as_json=as_json)
+    finish(report, mirror.project, as_json=as_json, captured=once)

@@ -47,7 +47,7 @@ def run_once(projects: Sequence[Project], prepare: Prepare, *, as_json: bool) ->
                 _check(mirror)
                 if mirror.project.source is not None:
                     mirror.capture_once()
-                outcome = CommandOutcome.of(mirror.apply_once(), mirror.project)
+                outcome = CommandOutcome.of(mirror.apply_once(), mirror.project, captured=True)
             except MirrorlakeError as error:
                 results[name], code = {"error": error.facts()}, max(code, error.exit_code)
                 _say_error(name, error)

@@ -160,6 +160,9 @@ def _notes(table: TableStatus) -> Iterator[str]:
     for seen in table.without_effect[-1:]:
         at = readable_time(seen.at)
         yield f"{seen.change} in the source; no row of the mirror changes (seen {at})"
+    if table.reread:
+        since = readable_time(table.reread.request.requested)
+        yield f"differs from its source since {since}, until it has been read again"
     if (found := table.append_only) is None:
         return
     if found.differs:
@@ -170,11 +173,11 @@ def _notes(table: TableStatus) -> Iterator[str]:
 
 
 def _kind(table: TableStatus) -> str:
-    """Suffix of the state of a table of which not everything is captured."""
+    """Suffix of the state of a table of which not everything is there."""
     loaded = "" if table.is_loaded else ", not loaded"
-    if table.append_only is None:
-        return loaded
-    return f"{loaded}, differs" if table.differs else f"{loaded}, append-only"
+    if table.differs:
+        return f"{loaded}, differs"
+    return f"{loaded}, append-only" if table.append_only else loaded
 
 
 def _partner(publisher: PartnerEvents) -> str:

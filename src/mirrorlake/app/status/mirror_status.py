@@ -117,6 +117,8 @@ def read(project: Project, now: datetime | None = None) -> Status:
     )
 
     records = Records(store, scanner.zone())
+    backfills = BackfillRecords(records)
+    jobs = backfills.jobs()
 
     def progress(path: str, table: str) -> Progress:
         return read_progress(TableLog.below(store, path), table)
@@ -134,6 +136,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
             records.append_only(),
             records.unloaded(),
             records.without_effect(),
+            backfills.due(jobs),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
@@ -143,11 +146,21 @@ def read(project: Project, now: datetime | None = None) -> Status:
         errors=ended.errors(store, moment),
         targets=targets_of(project, moment),
         subscriptions=states(project, moment),
-        backfills=BackfillRecords(records).jobs(),
+        backfills=jobs,
     )
 
 
 def stopped(project: Project) -> dict[str, dict[str, Any]]:
     """The tables that are no longer captured, with the error that stopped each."""
+    return _records(project).stopped()
+
+
+def due(project: Project) -> dict[str, BackfillJob]:
+    """By table name the backfills that are not complete, without which tables differ."""
+    backfills = BackfillRecords(_records(project))
+    return backfills.due(backfills.jobs())
+
+
+def _records(project: Project) -> Records:
     store = store_of(project)
-    return Records(store, Scanner(store).zone()).stopped()
+    return Records(store, Scanner(store).zone())

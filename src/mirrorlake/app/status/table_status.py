@@ -10,6 +10,7 @@ from typing import Any
 from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
+from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.capture.record import AppendOnly, WithoutEffect
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
@@ -39,7 +40,8 @@ class TableStatus:
     freshness_seconds: how long after its commit in the source the oldest change that waits was
     landed; 0 when none waits, None when unknown. feed: None when unknown. is_loaded: false where
     only changes are captured, and the rows from before are missing. without_effect: the last
-    changes of its schema in the source for which no row is changed, the oldest first.
+    changes of its schema in the source for which no row is changed, the oldest first. reread: the
+    backfill that it needs to equal its source, None when it needs none.
     """
 
     table: str
@@ -62,11 +64,13 @@ class TableStatus:
     feed: FeedStatus | None = None
     is_loaded: bool = True
     without_effect: Sequence[WithoutEffect] = ()
+    reread: BackfillJob | None = None
 
     @property
     def differs(self) -> bool:
-        """Whether rows were updated or deleted in the source that are still here as they were."""
-        return self.append_only is not None and self.append_only.differs
+        """Whether it is known that rows are other ones in the source: changes were not captured, or
+        the table has to be read again for another reason."""
+        return self.reread is not None or bool(self.append_only and self.append_only.differs)
 
     @property
     def status(self) -> TableState:
@@ -106,7 +110,7 @@ class TableStatus:
             "error": self.error,
             "waiting": self.waiting or None,
             "append_only": self.append_only.reason if self.append_only else None,
-            "differs": _missed(self.append_only) if self.append_only else None,
+            "differs": _difference(self) if self.differs else None,
             "feed": self.feed.facts() if self.feed else None,
             "loaded": self.is_loaded,
             "without_effect": [asdict(change) for change in self.without_effect],
@@ -142,13 +146,15 @@ def tables_of(
     append_only: Mapping[str, AppendOnly] | None = None,
     unloaded: Collection[str] = (),
     without_effect: Mapping[str, Sequence[WithoutEffect]] | None = None,
+    due: Mapping[str, BackfillJob] | None = None,
 ) -> list[TableStatus]:
     """How each table stands.
 
     progress: of the table at a path, with a name for errors; noted: what the mirror last said of
     its tables; halted: the tables that are no longer captured, with the error of each; append_only:
     the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
-    without_effect: the last changes of their schemas that change no row.
+    without_effect: the last changes of their schemas that change no row; due: the backfills without
+    which tables differ.
     """
     tables = []
     for scan in scans:
@@ -159,7 +165,7 @@ def tables_of(
     tables += [
         _departed(name, noted[name]) for name in sorted(_gone(noted) - begun - halted.keys())
     ]
-    appended, changed = append_only or {}, without_effect or {}
+    appended, changed, due = append_only or {}, without_effect or {}, due or {}
     return [
         replace(
             table,
@@ -167,16 +173,23 @@ def tables_of(
             append_only=appended.get(table.table),
             is_loaded=table.table not in unloaded,
             without_effect=changed.get(table.table, ()),
+            reread=due.get(table.table),
         )
         for table in tables
     ]
 
 
-def _missed(found: AppendOnly) -> dict[str, Any] | None:
-    if not found.differs:
-        return None
-    updates, deletes = found.missed
-    return {"updates": updates, "deletes": deletes, "since": found.since}
+def _difference(table: TableStatus) -> dict[str, Any]:
+    """Why it differs, and since when that is known."""
+    counted = table.append_only if table.append_only and table.append_only.differs else None
+    asked = table.reread.request if table.reread else None
+    updates, deletes = counted.missed if counted else (None, None)
+    return {
+        "updates": updates,
+        "deletes": deletes,
+        "since": counted.since if counted else asked and asked.requested,
+        "reason": asked.reason if asked else None,
+    }
 
 
 def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -147,7 +147,7 @@ def backfill_document(job: BackfillJob, before: Document, now: datetime) -> Docu
 def _difference(job: BackfillJob, before: Collection[Document], now: datetime) -> list[Document]:
     """The error of a table that differs until its backfill is complete: after a recovery the gap
     between the positions (ST-338)."""
-    if not job.request.reason or job.state.is_over:
+    if not job.is_due:
         return []
     message = f"{job.request.reason}. The table differs from its source until it is backfilled"
     same = [one for one in before if one["message"] == message]

@@ -82,6 +82,11 @@ class BackfillJob:
     bytes: int = 0
     seconds: float = 0.0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether its table differs from the source until it is complete."""
+        return bool(self.request.reason) and not self.state.is_over
+
     def remaining(self) -> KeyRange | None:
         """The keys that are still to be read, None where that is not known."""
         try:
@@ -233,6 +238,13 @@ class BackfillRecords:
             ):
                 found.append(job)
         return sorted(found, key=lambda job: (job.request.requested, job.request.id))
+
+    def due(self, jobs: Sequence[BackfillJob]) -> dict[str, BackfillJob]:
+        """By table name the first of these that is due, of tables whose rows are loaded: of the
+        others it is known that they lack rows."""
+        due = [job for job in jobs if job.is_due]
+        unloaded = self.records.unloaded() if due else set()
+        return {j.request.table: j for j in reversed(due) if j.request.table not in unloaded}
 
     def being_read(self) -> set[str]:
         """The tables all rows of which are read, or will be."""

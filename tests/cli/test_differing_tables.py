@@ -1,0 +1,47 @@
+"""Tables that have to be read again: who looks is told until that is done."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from mirrorlake.sources.postgresql import connect
+from tests.cli.conftest import Run
+from tests.conftest import Database
+
+pytestmark = pytest.mark.postgres
+
+
+def test_a_table_that_left_its_publication_and_is_locked_differs_until_it_is_read_again(
+    run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connect._TEXT_FORMS, "lock_timeout", "50ms")
+    assert run("capture", "--once").code == 0
+    assert run("status").code == 0
+    query = "select pubname from pg_publication_tables where tablename = 'orders'"
+    ((publication,),) = shop.sql.execute(query).fetchall()
+    with psycopg.connect(shop.url) as other:
+        shop.execute(
+            f'alter publication "{publication}" drop table orders',
+            "insert into orders values (11, 'missed')",
+        )
+        other.execute("lock table orders in share update exclusive mode")
+        done = run("capture", "--once")
+        assert done.code == 1
+        said = " ".join(done.error.split())
+        assert "public.orders: differs from its source until it has been read again" in said
+
+        status = run("status", "--json")
+        (found,) = [t for t in status.facts()["tables"] if t["table"] == "public.orders"]
+        assert (status.code, found["error"]) == (1, None)
+        assert "no longer contains the table" in found["differs"]["reason"]
+        assert (found["differs"]["updates"], found["differs"]["deletes"]) == (None, None)
+        assert found["differs"]["since"]
+        shown = run("status")
+        assert shown.code == 1
+        assert ", differs" in shown.out
+        assert "public.orders: differs from its source since" in shown.out
+    assert run("capture", "--once").code == 0
+    again = run("status", "--json")
+    assert again.code == 0
+    assert {table["differs"] for table in again.facts()["tables"]} == {None}
