@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import AppendOnly, Records
+from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
+from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.model.crash_points import CrashPoint
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conformance.scene import PATIENCE
@@ -133,5 +135,43 @@ def test_without_the_setting_a_table_stays_as_it_is(pears: EvolvingDatabase) -> 
     assert (pears.read_again(), pears.stopped()) == ([], {})
     pears.uncaptured = UncapturedPolicy.BACKFILL  # what was counted before counts
     captured(pears, 1)
+    pears.apply()
+    pears.check("pears")
+
+
+@pytest.mark.full
+def test_a_partition_that_is_dropped_takes_no_counters_with_it(evolving: EvolvingDatabase) -> None:
+    """The sum of the counters is lower then, and they are not reset."""
+    evolving.uncaptured = UncapturedPolicy.STOP
+    evolving.run(
+        "create table plums (id int, note text) partition by range (id)",
+        "create table few partition of plums for values from (1) to (10)",
+        "create table many partition of plums for values from (10) to (100)",
+        "insert into plums values (1, 'a'), (2, 'b'), (20, 'x'), (21, 'y')",
+    )
+    miss(evolving, "update plums set note = 'z'; delete from plums where id in (2, 21)")
+    counted = "select min(n_tup_upd) from pg_stat_user_tables where relname in ('few', 'many')"
+    until = time.monotonic() + PATIENCE
+    while evolving.database.sql.execute(counted).fetchone() != (2,):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    evolving.begin()
+    evolving.live(["drop table few", "insert into plums values (22, 'new')"], each=True)
+    evolving.check("plums")
+
+
+@pytest.mark.full
+def test_a_backfill_that_somebody_requests_ends_the_difference(pears: EvolvingDatabase) -> None:
+    pears.uncaptured = UncapturedPolicy.MARK
+    miss(pears)
+    until = time.monotonic() + PATIENCE
+    while not noted(pears).differs:
+        assert time.monotonic() < until
+        pears.capture()
+    records = Records(pears.store, root.LANDING)
+    BackfillRecords(records).request(BackfillRequest("own", "public.pears"))
+    pears.capture()
+    pears.capture()
+    assert (noted(pears).differs, noted(pears).since) == (False, "")
     pears.apply()
     pears.check("pears")

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirrorlake.capture.record import AppendOnly, Records, StreamRecord
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import BadValue
 from mirrorlake.model.landed import LaterFormat, format_time
 from tests.doubles.clock import SteppedClock
@@ -109,11 +110,11 @@ def test_what_is_counted_of_an_append_only_table_survives_a_reset_of_the_counter
     def at(second: int) -> datetime:
         return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
 
-    found = AppendOnly("it has no primary key", (5, 5))
-    assert not found.after("", (5, 5), at(1)).differs
-    found = found.after("", (7, 5), at(2)).after("", (7, 9), at(3))
+    found = AppendOnly("it has no primary key", {"7": (5, 5)})
+    assert not found.after("", {"7": (5, 5)}, at(1)).differs
+    found = found.after("", {"7": (7, 5)}, at(2)).after("", {"7": (7, 9)}, at(3))
     assert (found.updates, found.deletes, found.since) == (2, 4, format_time(at(2)))
-    found = found.after("it has no primary key", (1, 0), at(4))
+    found = found.after("it has no primary key", {"7": (1, 0)}, at(4))
     assert (found.updates, found.deletes, found.since) == (3, 4, format_time(at(2)))
     records.write_append_only({"public.t": found})
     assert records.append_only() == {"public.t": found}

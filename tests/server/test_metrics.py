@@ -25,7 +25,7 @@ from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.objects import CaptureSaid
 from mirrorlake.app.streams.supervisor import Work
 from mirrorlake.capture.events.state import BatchTimes, StreamLatencies, WrittenEvents
-from mirrorlake.capture.record import AppendOnly
+from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.landing.scan import Landed
@@ -205,7 +205,7 @@ def test_what_could_not_be_captured_or_applied_is_counted(tmp_path: Path) -> Non
         return Work(parsed, CaptureKeeper(WallClock()), status=status, **more)
 
     blank = TableStatus("s.t", TableState.REPLICATING, "", 1, 1, 0, None, Totals(), None, None)
-    missed = replace(blank, append_only=AppendOnly("no key", (9, 9), updates=2, deletes=3))
+    missed = replace(blank, append_only=AppendOnly("no key", {"1": (9, 9)}, updates=2, deletes=3))
     files = replace(Project.of_root(tmp_path), lands=False)
     said = CaptureSaid(written={"s.t": WrittenEvents(events=7, bytes=900, unsupported=1)})
     works = [

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -117,6 +118,7 @@ class Capture:
             lost=self._lost,
             unloaded=self._unloaded,
             guard=self._lease.check,
+            begins=partial(append_only.begins, records),
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -540,6 +542,7 @@ class Capture:
             [table for table in differing if table.table in streamed],
             self._settings.uncaptured,
             self._unloaded.tables,
+            self._clock.now(),
             self._lost,
             self._backfills.require,
             self._backfills.refused,

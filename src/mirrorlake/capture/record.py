@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
+from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.landing import layout
 from mirrorlake.model.landed import (
     DEFAULT_STREAM,
@@ -99,59 +100,6 @@ class Outage:
             "reason": self.reason,
             "hint": self.hint,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class AppendOnly:
-    """A table whose updates and deletions are not captured, in `append_only.json`.
-
-    reason: why they are not; counted: updates and deletions that the source had counted at the last
-    look; updates, deletes: how many of them came after the table was loaded; compared: how many of
-    these when the table was read again, None for never; requested: how many when that was
-    requested, None when it was not; since: when the first were seen that came later, "" for never.
-    """
-
-    reason: str
-    counted: tuple[int, int]
-    updates: int = 0
-    deletes: int = 0
-    since: str = ""
-    compared: tuple[int, int] | None = None
-    requested: tuple[int, int] | None = None
-
-    @property
-    def missed(self) -> tuple[int, int]:
-        """Updates and deletions that the mirror lacks."""
-        updates, deletes = self.compared or (0, 0)
-        return self.updates - updates, self.deletes - deletes
-
-    @property
-    def differs(self) -> bool:
-        return any(self.missed)
-
-    def being_read(self) -> AppendOnly:
-        """Reading the table again is requested."""
-        return replace(self, requested=(self.updates, self.deletes))
-
-    def read_again(self) -> AppendOnly:
-        """The table has been read, from a snapshot that was taken when that was requested, or
-        later."""
-        return replace(self, compared=self.requested, requested=None, since="")
-
-    def after(self, reason: str, counted: tuple[int, int], now: datetime) -> AppendOnly:
-        """As it is at a later look. Counters that are lower now were reset to 0."""
-        is_anew = any(new < old for new, old in zip(counted, self.counted, strict=True))
-        updates, deletes = (
-            new - (0 if is_anew else old) for new, old in zip(counted, self.counted, strict=True)
-        )
-        updates, deletes = self.updates + updates, self.deletes + deletes
-        found = replace(self, reason=reason, counted=counted, updates=updates, deletes=deletes)
-        return replace(found, since=format_time(now)) if found.differs and not self.since else found
-
-    def __str__(self) -> str:
-        updates, deletes = self.missed
-        since = f"since it was {'read again' if self.compared else 'loaded'}"
-        return f"the source has counted {updates:,} updates and {deletes:,} deletes {since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +210,10 @@ class Records:
     def append_only(self) -> dict[str, AppendOnly]:
         """By table name, as the last look found them."""
         found = self._read(APPEND_ONLY).get("tables", {})
-        pairs = ("counted", "compared", "requested")
-        return {
-            name: AppendOnly(**facts | {key: tuple(facts[key]) for key in pairs if key in facts})
-            for name, facts in found.items()
-        }
+        return {name: AppendOnly.parse(facts) for name, facts in found.items()}
 
     def write_append_only(self, tables: Mapping[str, AppendOnly]) -> None:
-        found = {
-            name: {key: value for key, value in asdict(table).items() if value is not None}
-            for name, table in tables.items()
-        }
+        found = {name: table.facts() for name, table in tables.items()}
         self._write(APPEND_ONLY, {"tables": found})
 
     def attached(self) -> dict[str, dict[str, Attached]]:

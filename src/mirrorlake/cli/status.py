@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -144,7 +145,7 @@ def _where(found: Status) -> str:
 def _notes(table: TableStatus) -> Iterator[str]:
     """Notes on a table: its error, what it waits for, its change feed, what changed without effect,
     whether it is append-only."""
-    from mirrorlake.model.landed import readable_time
+    from mirrorlake.model.landed import format_time, readable_time
 
     if table.error:
         yield table.error["message"]
@@ -167,6 +168,8 @@ def _notes(table: TableStatus) -> Iterator[str]:
         return
     if found.differs:
         yield f"append-only and different since {found.since}, because {found.reason}: {found}"
+        if found.put_off > format_time(datetime.now(UTC)):
+            yield f"it is read again after a pause, at {readable_time(found.put_off)} or later"
         yield "`mirrorlake check` says how to mirror it exactly"
     else:
         yield f"append-only, because {found.reason}; no update or delete of it was counted"

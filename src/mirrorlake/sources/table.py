@@ -12,6 +12,9 @@ from mirrorlake.model.table import Schema, TableId
 KnownTables = Mapping[TableId, Mapping[str, Any]]
 """Tables with their `SourceTable.known`."""
 
+Counted = Mapping[str, tuple[int, int]]
+"""Numbers of updates and deletions, by the identity of each part of a table that has any."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attached:
@@ -36,7 +39,7 @@ class SourceTable:
     refused: why the table cannot be captured at all, None when it can.
     identity: distinguishes this table from a later one of the same name.
     source_types: the source's own type of each column, printable.
-    counted: numbers of updates and deletions in the source's statistics, 0 where it has none.
+    counted: what the source's statistics say, empty where it has none.
     selection: the selected columns and rows, as plain data.
     known: plain data by which the source recognises the table and its columns at the next start.
         Loading the table adds `loaded`, the point of the snapshot as text, if there is such data.
@@ -54,7 +57,7 @@ class SourceTable:
     refused: TableError | None = None
     rows: int | None = None
     size: int = 0
-    counted: tuple[int, int] = field(default=(0, 0), compare=False)
+    counted: Counted = field(default_factory=dict, compare=False)
     selection: Mapping[str, Any] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict, compare=False)
     attached: Mapping[str, Attached] = field(default_factory=dict, compare=False)

@@ -125,14 +125,16 @@ class Backfills:
         lost: Lost = lambda _table, _error: None,
         unloaded: Unloaded | None = None,
         guard: Callable[[], None] = lambda: None,
+        begins: Callable[[BackfillJob], None] = lambda _job: None,
     ) -> None:
         """guard: raises when this process may no longer write; called before a job is written.
+        begins: called before the first snapshot of a backfill, perhaps once more after a crash.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
         that differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
-        self._guard = guard
+        self._guard, self._begins = guard, begins
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
@@ -185,7 +187,7 @@ class Backfills:
         """but: the id of one that has come to its end."""
         self._required = {}
         for job in self._jobs.jobs(but=self._over | {but}):
-            if job.request.reason and not job.state.is_over:
+            if job.is_due:
                 table = TableId.parse(job.request.table)
                 self._required.setdefault(table, []).append(job.request.id)
 
@@ -276,6 +278,7 @@ class Backfills:
         except CannotBackfill as error:
             self._ended(job, BackfillJobState.UNSUPPORTED, error.what)
             return
+        is_new = not job.started
         expected = job.expected or (found.rows if job.request.keys is None else None)
         job = job.now(
             self._clock.now(),
@@ -291,6 +294,8 @@ class Backfills:
         )
         since = self._clock.monotonic()
         self._guard()
+        if is_new:
+            self._begins(job)
         self._running[table] = _Running(job, found, left, limits, since, since)
         self._jobs.write(job)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)

@@ -15,7 +15,7 @@ from mirrorlake.sources.postgresql.recognition import row_identity, without_effe
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity, leaves
 from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, TypeRow, Types
 from mirrorlake.sources.selection import Selection
-from mirrorlake.sources.table import Attached, SourceTable
+from mirrorlake.sources.table import Attached, Counted, SourceTable
 
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
@@ -23,9 +23,15 @@ select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigi
 from pg_catalog.pg_type where oid >= %s
 """
 
-# Also of transactions that were rolled back, and some seconds late.
-_UPDATED = leaves("c.oid", "coalesce(sum(pg_stat_get_tuples_updated(l.oid)), 0)::bigint")
-_DELETED = leaves("c.oid", "coalesce(sum(pg_stat_get_tuples_deleted(l.oid)), 0)::bigint")
+# Also of transactions that were rolled back, and some seconds late. Of each partition: the counters
+# of one that is dropped are gone, and would look like counters that were reset.
+_COUNTED = leaves(
+    "c.oid",
+    "coalesce(jsonb_object_agg(l.oid::text, jsonb_build_array(n.updated, n.deleted))"
+    " filter (where n.updated + n.deleted > 0), '{}')",
+    "cross join lateral (select pg_stat_get_tuples_updated(l.oid) as updated,"
+    " pg_stat_get_tuples_deleted(l.oid) as deleted) n",
+)
 # The exact size waits while the table is altered.
 _PAGES = leaves("c.oid", "coalesce(sum(l.relpages), 0)::bigint")
 
@@ -37,7 +43,7 @@ select n.nspname, c.relname, c.oid::bigint, c.relkind::text,
        c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
        (select rolsuper from pg_roles r where r.oid = c.relowner),
        row_security_active(c.oid),
-       {_UPDATED}, {_DELETED}
+       {_COUNTED}
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and not c.relispartition
   and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
@@ -57,7 +63,7 @@ order by attrelid, attnum
 class CatalogTable:
     """A table as the catalog describes it, selected or not.
 
-    identity: what identifies its rows; updates, deletes: how many PostgreSQL has counted; owned:
+    identity: what identifies its rows; counted: as of `SourceTable`; owned:
     our user may publish it; superuser: its owner is one; filtered: a policy hides rows of it from
     our user; generated: columns that the log does not carry and that are therefore left out;
     unreadable: columns that our user may not read; attached: as of `SourceTable`.
@@ -69,8 +75,7 @@ class CatalogTable:
     kind: str  # relkind: r table, p partitioned
     rows: int | None
     size: int
-    updates: int
-    deletes: int
+    counted: Counted
     logged: bool
     owner: str
     owned: bool
@@ -110,7 +115,7 @@ def _table(
     row: Sequence[Any], columns: Sequence[Sequence[Any]], identity: RowIdentity
 ) -> CatalogTable:
     schema, name, oid, kind, rows, size, *facts = row
-    persistence, owner, owned, superuser, filtered, *counted = facts
+    persistence, owner, owned, superuser, filtered, counted = facts
     return CatalogTable(
         table=TableId(schema, name),
         oid=oid,
@@ -118,8 +123,7 @@ def _table(
         kind=kind,
         rows=None if rows < 0 else rows,
         size=size,
-        updates=counted[0],
-        deletes=counted[1],
+        counted={leaf: (updates, deletes) for leaf, (updates, deletes) in counted.items()},
         logged=persistence == "p",
         owner=owner,
         owned=owned,
@@ -151,7 +155,7 @@ def describe(
         refused=refusal(name, schema),
         rows=table.rows,
         size=table.size,
-        counted=(table.updates, table.deletes),
+        counted=table.counted,
         selection=_selection_facts(table.table, selection),
         attached=table.attached,
         renamed=table.table if name != table.table else None,

@@ -149,12 +149,13 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             name,
         )
     if table.append_only:
+        updates, deletes = (sum(pair[i] for pair in catalog.counted.values()) for i in (0, 1))
         yield CheckResult(
             "replica identity",
             _WARNING,
             f"{table.append_only}: it is mirrored append-only; its updates and deletes are not "
-            f"captured (PostgreSQL has counted {catalog.updates:,} updates and "
-            f"{catalog.deletes:,} deletes so far)",
+            f"captured (PostgreSQL has counted {updates:,} updates and "
+            f"{deletes:,} deletes so far)",
             _identity_remedy(name, catalog),
             name,
         )

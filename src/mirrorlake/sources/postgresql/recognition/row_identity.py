@@ -9,16 +9,16 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import Connection
 
 
-def leaves(root: str, what: str) -> str:
+def leaves(root: str, what: str, joined: str = "") -> str:
     """A query of `what` of a table, or of its partitions that have rows, as `l`. PostgreSQL's own
-    function waits while one of them is altered."""
+    function waits while one of them is altered. joined: what else it is from."""
     return f"""
 (with recursive tree(oid) as (
     select {root}
     union all
     select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
     join pg_inherits i on i.inhparent = t.oid)
- select {what} from tree t join pg_class l on l.oid = t.oid where l.relkind <> 'p')"""  # noqa: S608
+ select {what} from tree t join pg_class l on l.oid = t.oid {joined} where l.relkind <> 'p')"""  # noqa: S608
 
 
 # An index that is checked late identifies nothing, for PostgreSQL and for us: until the end of the
