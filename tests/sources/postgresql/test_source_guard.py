@@ -19,7 +19,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import CheckSeverity, Inclusion
-from mirrorlake.sources.postgresql import connect, publication, rejected
+from mirrorlake.sources.postgresql import autovacuum, connect, publication, rejected
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -69,6 +69,29 @@ def test_looking_at_the_source_waits_for_no_lock(captured: Captured) -> None:
         source.watch(captured.tables)
         assert not source.objects.rejects_changes()
         assert source.objects.retained() is not None
+
+
+def test_who_waits_for_a_lock_gives_way_after_a_second(captured: Captured) -> None:
+    """And later than PostgreSQL ends an autovacuum that is in the way."""
+
+    def waits(deadlock: str, role: str = "none") -> list[str]:
+        with ours.transaction(force_rollback=True):
+            ours.execute(f"set local deadlock_timeout = '{deadlock}'; set local role {role}")
+            autovacuum.let_end(ours)
+            return [value(f"show {name}_timeout") for name in ("deadlock", "lock")]
+
+    def value(query: str) -> str:
+        row = ours.execute(query).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    with closing(connect.connect(captured.settings.url)) as ours:
+        assert value("show lock_timeout") == "1s"
+        assert waits("1s") == ["500ms", "1s"]
+        assert waits("200ms") == ["200ms", "1s"]
+        assert waits("1s", "pg_monitor") == ["1s", "1100ms"]
+        assert waits("5s", "pg_monitor") == ["5s", "1s"]
+        assert value("show lock_timeout") == "1s"
 
 
 @pytest.mark.full

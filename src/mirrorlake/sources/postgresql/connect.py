@@ -28,9 +28,8 @@ _TEXT_FORMS = {
     "lc_monetary": "C",
     "row_security": "off",  # rows that a policy hides are an error: they must not be left out
     "statement_timeout": "0",
-    # What waits for a lock makes wait who comes behind it. Longer than deadlock_timeout (1s), after
-    # which PostgreSQL ends an autovacuum that is in the way.
-    "lock_timeout": "1500ms",
+    # What waits for a lock makes wait who comes behind it. See also `autovacuum`.
+    "lock_timeout": "1s",
     "idle_in_transaction_session_timeout": "0",
 }
 # A busy capture answers late, not never; the default of one minute would cut it off.

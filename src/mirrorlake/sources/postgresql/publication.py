@@ -11,6 +11,7 @@ from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql import autovacuum
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
@@ -214,7 +215,9 @@ def _misplaced(
 
 def take_out(connection: Connection, name: str, table: TableId) -> None:
     """Take one table out of a publication. Raises psycopg.errors.LockNotAvailable."""
-    connection.execute(removal(name, table).encode())
+    with connection.transaction():
+        autovacuum.let_end(connection)
+        connection.execute(removal(name, table).encode())
 
 
 def removal(name: str, table: TableId) -> str:
@@ -426,6 +429,7 @@ def _member(table: SourceTable) -> sql.Composable:
 def _run(connection: Connection, statement: sql.SQL | sql.Composed, what: str) -> None:
     try:
         with connection.transaction():
+            autovacuum.let_end(connection)
             connection.execute(statement)
     except psycopg.OperationalError:  # it is not about the statement
         raise
