@@ -43,11 +43,12 @@ from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
 from mirrorlake.sources.postgresql.reading import heaps
 from mirrorlake.sources.postgresql.reading.copied_rows import (
     VERSION,
+    Block,
     rows_of,
     versioned_rows_of,
     versions_of,
 )
-from mirrorlake.sources.postgresql.reading.copy import cancel, copied
+from mirrorlake.sources.postgresql.reading.copy import block_of, cancel, copied
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
@@ -152,7 +153,7 @@ class PostgresSnapshot:
 
     def _blocks(
         self, part: SnapshotPart, query: sql.Composed, *, by_ctid: bool = False
-    ) -> Generator[bytes, None, None]:
+    ) -> Generator[Block, None, None]:
         """The output of a COPY from a part that stays where it is meanwhile."""
         with self._reading(part.table) as connection:
             outside = partial(connect, self._settings.url)
@@ -400,10 +401,10 @@ def read_rows(
     )
     decoders = decoders_of(table, extremes, noted)
     with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
-        content = b"".join(copy)
-    if not content:
+        rows = list(copy)
+    if not rows:
         return pa.Table.from_batches([], schema=nullable_schema(table.schema))
-    return pa.Table.from_batches([rows_of(content, table, decoders)])
+    return pa.Table.from_batches([rows_of(block_of(rows), table, decoders)])
 
 
 def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:

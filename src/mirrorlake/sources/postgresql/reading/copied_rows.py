@@ -21,17 +21,21 @@ VERSION = pa.schema([("ctid", pa.string()), ("xmin", pa.int64())])
 """What tells a row from every other in a heap, and from itself after a change: its place, and the
 transaction that wrote it there."""
 
-_BOM = "\ufeff".encode()
+Block = bytes | memoryview
+"""Of `copied`: rows, each behind a field that says nothing."""
+
+_NAMELESS = ""
+"""That field; no column can have this name."""
 
 
-def rows_of(block: bytes, table: SourceTable, decoders: Sequence[ColumnDecoder]) -> pa.RecordBatch:
+def rows_of(block: Block, table: SourceTable, decoders: Sequence[ColumnDecoder]) -> pa.RecordBatch:
     """Rows with the columns of a table. Raises BadValue."""
     # Numbers are read on the way; everything else is a text that its decoder understands.
     return _decoded(_parsed(block, table, _types(table, decoders)), table, decoders)
 
 
 def versioned_rows_of(
-    block: bytes, table: SourceTable, decoders: Sequence[ColumnDecoder]
+    block: Block, table: SourceTable, decoders: Sequence[ColumnDecoder]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Rows that come behind their versions, and those. Raises BadValue."""
     types = dict(zip(VERSION.names, VERSION.types, strict=True)) | _types(table, decoders)
@@ -39,7 +43,7 @@ def versioned_rows_of(
     return _decoded(found, table, decoders), _versions(found)
 
 
-def versions_of(block: bytes, table: SourceTable) -> pa.RecordBatch:
+def versions_of(block: Block, table: SourceTable) -> pa.RecordBatch:
     """Versions of rows, without those."""
     types = dict(zip(VERSION.names, VERSION.types, strict=True))
     return _versions(_parsed(block, table, types))
@@ -70,21 +74,20 @@ def _versions(rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=VERSION)
 
 
-def _parsed(block: bytes, table: SourceTable, types: Mapping[str, pa.DataType]) -> pa.Table:
+def _parsed(block: Block, table: SourceTable, types: Mapping[str, pa.DataType]) -> pa.Table:
     """The fields as columns of these types, in this order."""
-    if block.startswith(_BOM):  # it belongs to the first value; Arrow takes one away
-        block = _BOM + block
     try:
         return pyarrow.csv.read_csv(
             pa.BufferReader(block),
             read_options=pyarrow.csv.ReadOptions(
-                column_names=list(types), block_size=len(block) + 1, use_threads=False
+                column_names=[_NAMELESS, *types], block_size=len(block) + 1, use_threads=False
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 newlines_in_values=True, ignore_empty_lines=False
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=types,
+                include_columns=list(types),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

@@ -1,0 +1,215 @@
+"""The rows of a COPY, read from the socket itself, because libpq makes a call for each row.
+
+libpq reads its socket only when it is asked to. So once a query is sent, its answer can be read
+here, thousands of rows at a time. What is not a row, and a row of which only a part has come, is
+handed back: for a moment, one end of a pair of sockets takes the place of libpq's own, and libpq
+reads from it as if nothing had been read before. So errors, notices and the end of a COPY are left
+to libpq, which learns nothing of the rows that are read here.
+
+A row is one CopyData message, as the protocol promises: the byte `d`, a length in four bytes
+(big-endian, of itself and the row), and the row as text. A text has no zero byte, so headers are
+found by theirs; that each length leads to the next header is the proof.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import numpy as np
+import psycopg
+from psycopg.pq.abc import PGconn
+
+EMPTY = b"0000,"
+"""A field that says nothing. It takes the place of the header of a row."""
+
+_COPY_OUT, _ROW, _READY = b"HdZ"
+_NEWLINE = b"\n"[0]
+_HEADER, _READY_BYTES = len(EMPTY), 6
+_LEAST = 4096
+"""Bytes of a buffer, in which the message fits that begins a COPY."""
+_HANDED_BYTES = 1 << 16
+"""Bytes that are handed back at a time: a pair of sockets holds more."""
+_QUIET_SECONDS = 0.05
+"""For which nothing comes until it is looked whether the COPY has ended, which the last bytes show
+nearly always; then twice as long."""
+
+
+def can_read(pgconn: PGconn) -> bool:
+    """Whether what comes on the socket can be read here. GSSAPI may encrypt it, which libpq does
+    not tell, but then it does not begin as a COPY does."""
+    return os.name == "posix" and not pgconn.ssl_in_use
+
+
+class CopySocket:
+    """The socket of a connection whose query was sent, and what has come on it and is not taken
+    yet, which begins with a header."""
+
+    def __init__(self, pgconn: PGconn, size: int, heard: Callable[[], None]) -> None:
+        """size: of a block of rows, in bytes; heard: called when something has come."""
+        self._pgconn, self._heard = pgconn, heard
+        self._descriptor = pgconn.socket
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLIN)
+        self._bytes = np.empty(max(size, _LEAST), np.uint8)
+        self._start = self._stop = 0
+        self._has_ended = False
+
+    def begin(self) -> bool:
+        """Let libpq know that a COPY begins. Returns whether it does; then its rows are to be read
+        here. Raises psycopg.OperationalError."""
+        while self._pgconn.flush():
+            select.select([], [self._descriptor], [])
+        length = _HEADER
+        while self._stop < length and self._read(None):
+            if self._stop >= _HEADER and self._bytes[0] == _COPY_OUT:
+                length = min(1 + _length(self._bytes, 0), _LEAST)
+        is_begun = self._stop >= length and self._bytes[0] == _COPY_OUT
+        self._start = length if is_begun else self._stop
+        _hand_back(self._pgconn, self._bytes[: self._start])
+        return is_begun
+
+    def rows(self) -> Iterator[memoryview]:
+        """The rows, each behind `EMPTY`, in blocks: one is valid until the next is asked for.
+
+        Ends before what is not a row, and when the connection ends: libpq goes on from there, and
+        also from where this is closed. Raises psycopg.OperationalError.
+        """
+        try:
+            while self._is_row() and (length := self._next()):
+                block = self._bytes.data[:length]
+                self._start = length
+                yield block
+        finally:
+            _hand_back(self._pgconn, self._bytes[self._start : self._stop])
+
+    def _is_row(self) -> bool:
+        """Whether a row is next, as far as is known."""
+        return self._start == self._stop or self._bytes[self._start] == _ROW
+
+    def _next(self) -> int:
+        """Read whole rows to the beginning of the buffer, as many as it holds or as come. Returns
+        their length."""
+        self._make_room()
+        patience = _QUIET_SECONDS
+        while True:
+            starts, length = _rows_in(self._bytes[: self._stop])
+            is_full = self._stop == len(self._bytes)
+            is_other = length < self._stop and self._bytes[length] != _ROW
+            if self._has_ended or is_other or (is_full and length):
+                break
+            if is_full:
+                self._make_room()
+            patience = _QUIET_SECONDS if self._fill(patience) else min(2 * patience, 1.0)
+        for index, byte in enumerate(EMPTY):
+            self._bytes[starts + index] = byte
+        return length
+
+    def _make_room(self) -> None:
+        """Move what is left to the beginning; a row that is longer than a block gets a larger
+        buffer."""
+        left = self._bytes[self._start : self._stop]
+        room = self._bytes
+        if len(left) == len(room):
+            room = np.empty(2 * len(room), np.uint8)
+        room[: len(left)] = left.copy()
+        self._bytes, self._start, self._stop = room, 0, len(left)
+
+    def _fill(self, patience: float) -> bool:
+        """Read until the buffer is full, or the answer seems to be complete. Returns False if
+        nothing came for some seconds, or the connection has ended."""
+        while self._read(patience):
+            if self._stop == len(self._bytes) or self._is_ready():
+                return True
+        return False
+
+    def _is_ready(self) -> bool:
+        """Whether the last message seems to say that the server waits for the next query."""
+        last = self._bytes[max(self._stop - _READY_BYTES, 0) : self._stop]
+        return len(last) == _READY_BYTES and last[0] == _READY and not last[1:4].any()
+
+    def _read(self, seconds: float | None) -> bool:
+        """Read what has come, or comes in time. Returns whether something came."""
+        free = [self._bytes.data[self._stop :]]
+        try:
+            count = os.readv(self._descriptor, free)
+        except BlockingIOError:
+            if not self._poll.poll(None if seconds is None else seconds * 1000):
+                return False
+            return self._read(seconds)
+        except OSError:
+            count = 0  # libpq reads as well that the connection has ended
+        self._stop += count
+        self._has_ended = not count
+        if count:
+            self._heard()
+        return not self._has_ended
+
+
+def _length(content: np.ndarray, start: int) -> int:
+    return int.from_bytes(content[start + 1 : start + _HEADER].tobytes(), "big")
+
+
+def _rows_in(content: np.ndarray) -> tuple[np.ndarray, int]:
+    """Where the rows start that are there as a whole, and where they end."""
+    zeros = np.flatnonzero(content[1 : 2 - _HEADER] == 0)  # each behind the first byte of a header
+    is_start = (content[zeros] == _ROW) & ((content[zeros - 1] == _NEWLINE) | (zeros == 0))
+    starts = zeros[is_start]
+    if not len(starts) or starts[0]:
+        return _walked(content)
+    high, middle, low = (content[starts + index].astype(np.int64) for index in (2, 3, 4))
+    ends = starts + (high << 16 | middle << 8 | low) + 1
+    if (ends[:-1] != starts[1:]).any():
+        return _walked(content)
+    if ends[-1] > len(content):
+        return starts[:-1], int(starts[-1])
+    return starts, int(ends[-1])
+
+
+def _walked(content: np.ndarray) -> tuple[np.ndarray, int]:
+    """As `_rows_in`, of rows of any length."""
+    starts, at = [], 0
+    while at + _HEADER <= len(content) and content[at] == _ROW:
+        end = at + 1 + _length(content, at)
+        if end > len(content):
+            break
+        starts.append(at)
+        at = end
+    return np.array(starts, np.int64), at
+
+
+def _hand_back(pgconn: PGconn, content: np.ndarray) -> None:
+    """Let libpq read bytes as if they came on its socket. Raises psycopg.OperationalError."""
+    if not len(content):
+        return
+    descriptor, (ours, theirs) = pgconn.socket, socket.socketpair()
+    with ours, theirs, socket.socket(fileno=os.dup(descriptor)) as own:
+        theirs.setblocking(False)
+        os.dup2(theirs.fileno(), descriptor, inheritable=False)
+        is_closed = False
+        try:
+            for start in range(0, len(content), _HANDED_BYTES):
+                with suppress(BrokenPipeError):  # it was shut, which libpq reads as well
+                    ours.sendall(content[start : start + _HANDED_BYTES].data)
+                while select.select([theirs], [], [], 0)[0]:
+                    pgconn.consume_input()
+        except psycopg.OperationalError:
+            is_closed = True  # by libpq, so that another file may have the number
+            raise
+        finally:
+            if not is_closed:
+                os.dup2(own.fileno(), descriptor, inheritable=False)
+            if _is_shut(ours):  # by another thread, meant for the connection
+                with suppress(OSError):
+                    own.shutdown(socket.SHUT_RDWR)
+
+
+def _is_shut(end: socket.socket) -> bool:
+    end.setblocking(False)
+    try:
+        return not end.recv(1)
+    except BlockingIOError:
+        return False

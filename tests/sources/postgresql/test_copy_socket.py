@@ -1,0 +1,105 @@
+"""What is read of a COPY from the socket, and what libpq is left with, byte by byte."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import pytest
+
+from mirrorlake.sources.postgresql.reading.copy_socket import EMPTY, CopySocket
+
+
+class Server:
+    """A server that sends bytes, and a libpq that keeps what it reads."""
+
+    def __init__(self, content: bytes, piece: int, *, ends: bool) -> None:
+        self._client, self._server = socket.socketpair()
+        self._client.setblocking(False)
+        self.socket, self.left = self._client.fileno(), b""
+        self._thread = threading.Thread(target=self._send, args=(content, piece, ends))
+        self._thread.start()
+
+    def _send(self, content: bytes, piece: int, ends: bool) -> None:
+        for start in range(0, len(content), piece):
+            self._server.sendall(content[start : start + piece])
+            time.sleep(0.0005)
+        if ends:
+            self._server.close()
+
+    def flush(self) -> int:
+        return 0
+
+    def consume_input(self) -> None:
+        with suppress(BlockingIOError):
+            self.left += os.read(self.socket, 16_384)
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.close()
+
+
+def message(kind: bytes, content: bytes = b"") -> bytes:
+    return kind + (len(content) + 4).to_bytes(4, "big") + content
+
+
+BEGIN = message(b"H", b"\0\0\1\0\0")
+END = message(b"c") + message(b"C", b"COPY 3\0") + message(b"Z", b"I")
+NOTICE, SETTING = message(b"N", b"well\0"), message(b"S", b"a\0b\0")
+ROW = message(b"d", b"later\n")
+BAD = message(b"E", b"no\0") + message(b"Z", b"E")
+
+SHORT = [b"%d,%s\n" % (n, b"x" * (n % 200)) for n in range(500)]
+LONG = [b"a\n", b"y" * 300_000 + b"\n", b"\n", b"b\n"]
+ODD = [b"x" * 25_595 + b"\n", b"y" * 681_979 + b"\n", b"c\n"]
+"""With lengths whose bytes look like the beginning of a header."""
+
+
+@pytest.fixture(params=[700, 1 << 30])
+def piece(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def read(rows: Sequence[bytes], end: bytes, piece: int, *, ends: bool = False) -> Iterator[bytes]:
+    """The blocks, and then what libpq is left with behind the beginning."""
+    server = Server(BEGIN + b"".join(message(b"d", row) for row in rows) + end, piece, ends=ends)
+    own = CopySocket(server, 4_096, lambda: None)  # type: ignore[arg-type]
+    assert own.begin()
+    assert server.left == BEGIN
+    for block in own.rows():
+        yield bytes(block)
+    left = server.left
+    server.close()
+    yield left.removeprefix(BEGIN)
+
+
+@pytest.mark.parametrize("rows", [[], SHORT, LONG, ODD], ids=["none", "short", "long", "odd"])
+@pytest.mark.parametrize(
+    "end",
+    [END, NOTICE + ROW + END, BAD, END + SETTING],
+    ids=["end", "notice", "error", "setting"],
+)
+def test_rows_are_taken_and_all_else_is_left(rows: Sequence[bytes], end: bytes, piece: int) -> None:
+    piece = max(piece, sum(map(len, rows)) // 100)
+    *blocks, left = read(rows, end, piece)
+    assert b"".join(blocks) == b"".join(EMPTY + row for row in rows)
+    assert end.startswith(left)  # the rest comes later, on the socket itself
+    assert left
+
+
+def test_of_a_row_that_is_cut_off_all_bytes_are_left(piece: int) -> None:
+    *blocks, left = read(SHORT, ROW[:-3], piece, ends=True)
+    assert b"".join(blocks) == b"".join(EMPTY + row for row in SHORT)
+    assert left == ROW[:-3]
+
+
+def test_what_is_no_copy_is_left(piece: int) -> None:
+    server = Server(BAD, piece, ends=False)
+    own = CopySocket(server, 4_096, lambda: None)  # type: ignore[arg-type]
+    assert not own.begin()
+    assert server.left == BAD
+    server.close()
