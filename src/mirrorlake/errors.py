@@ -308,7 +308,7 @@ def printable(fact: object) -> str:
 
 
 class MissingFile(TableError):
-    """A file number is missing and later ones exist (LZ-117, LZ-119)."""
+    """A file number is missing and later ones exist (LZ-117, LZ-119), or the last are gone."""
 
 
 class CannotBackfill(TableError):

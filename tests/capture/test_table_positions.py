@@ -14,9 +14,11 @@ from mirrorlake.errors import (
     BadFile,
     BadMetadata,
     KeyColumnsChanged,
+    MissingFile,
     SelectionChanged,
     TableError,
 )
+from mirrorlake.landing.cuts import Cut
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import LogPoint, Lsn, Position
 from mirrorlake.model.table import TableId
@@ -140,6 +142,31 @@ class TestPlace:
         land(store, 1, Footer("stream", FileKind.LOAD, "0/A:0", "0/A:0", complete=True))
         location = table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
         assert location.checkpoint == Position.after(Lsn(10))
+
+    @pytest.mark.parametrize(
+        ("number", "footer", "is_there"),
+        [
+            (3, FOOTER, True),
+            (2, FOOTER, False),
+            (2, replace(FOOTER, last="0/1E:3"), True),  # loaded again, and changed since
+            (2, replace(FOOTER, last="0/1E:3", complete=False), False),
+            (2, Footer("stream", FileKind.LOAD, "0/1E:0", "0/1E:0", complete=True), True),
+            (2, Footer("stream", FileKind.LOAD, "0/1D:0", "0/1D:0", complete=True), False),
+        ],
+    )
+    def test_a_table_whose_last_files_are_gone_stops(
+        self, store: MemoryStore, number: int, footer: Footer, *, is_there: bool
+    ) -> None:
+        """Later changes would get their numbers."""
+        describe(store, NARROW)
+        land(store, number, footer)
+        cut = Cut(9, "stream", "0/1E", None, {str(NARROW.table): 3})
+        if is_there:
+            found = table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER, cut=cut)
+            assert found.number == number
+        else:
+            with pytest.raises(MissingFile, match="newest file is 2, and files up to 3 were"):
+                table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER, cut=cut)
 
     @pytest.mark.parametrize(
         ("change", "error"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -200,3 +201,49 @@ def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, ver
             project.run("capture", "--once")
             project = replace(project, database=Database(second.url, second, sql, "failover"))
             assert_landed(project)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_standby_takes_over_while_landed_files_are_missing(
+    tmp_path: Path, *, is_behind: bool
+) -> None:
+    """A promoted standby sends again what its copy of the slot still has, and names what not."""
+    with pair(18, {"fsync": "on", **SYNCHRONIZED}) as (first, second):
+        with psycopg.connect(first.url, autocommit=True) as sql:
+            sql.execute(SCHEMA)
+            url = either(first, second)
+            project = project_on(tmp_path, url, first, sql)
+            capture = project.start("capture")
+            wait_for(first, IS_ACKNOWLEDGED, "0/0")
+            until_copied(first, second)
+            ended(capture)
+            shutil.copytree(project.root, tmp_path / "earlier")
+            if is_behind:
+                stop_copying(second)
+            sql.execute(CHANGES)
+            project.run("capture", "--once")
+            if not is_behind:
+                until_copied(first, second)
+            wait_for(second, HAS_REPLAYED, end_of(first))
+        first.kill()
+        second.promote()
+        shutil.rmtree(project.root)
+        (tmp_path / "earlier").rename(project.root)
+        with psycopg.connect(second.url, autocommit=True) as sql:
+            if not is_behind:
+                done = mirrorlake("capture", "--once", "-c", str(project.file), TEST_URL=url)
+                assert done.code == 1
+                assert "but the landing zone holds changes only up to" in done.error
+                project.run("repair", "--yes")
+            sql.execute(MORE)
+            project.run("capture", "--once")
+            project = replace(project, database=Database(second.url, second, sql, "failover"))
+            assert_landed(project)
+
+
+def stop_copying(standby: EmbeddedServer) -> None:
+    """The copy of the slot stays as it is."""
+    standby.halt()
+    standby._settings = {**standby._settings, "sync_replication_slots": "off"}
+    standby.start()

@@ -149,10 +149,13 @@ class LandingSink:
                 hint="Remove it from source.tables of one of the two sources.",
             )
             lost(other, error)
+        cut = self._cuts.newest()
         for table, folder in located:
             truncated = strict.complete(table, folder) if strict else None
             try:
-                yield table_positions.find(self._records, self._source, table, folder, truncated)
+                yield table_positions.find(
+                    self._records, self._source, table, folder, truncated, cut
+                )
             except TableError as error:
                 lost(table.table, error)
 

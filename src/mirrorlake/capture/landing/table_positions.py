@@ -13,11 +13,13 @@ from mirrorlake.errors import (
     BadFile,
     BadMetadata,
     KeyColumnsChanged,
+    MissingFile,
     SelectionChanged,
     TableAltered,
     TableRecreated,
 )
 from mirrorlake.landing import layout, metadata, publish
+from mirrorlake.landing.cuts import Cut
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.scan import Landed
@@ -138,11 +140,12 @@ def find(
     table: SourceTable,
     folder: str,
     truncated: Position | None = None,
+    cut: Cut | None = None,
 ) -> TablePosition:
     """The position of a table, read from its newest file. Raises TableError.
 
     truncated: nothing at or before this position may be published again, although the folder is
-        empty.
+        empty. cut: the newest one, of which all files must be there.
     """
     store = records.store
     newest = publish.newest_file(store, folder)
@@ -154,6 +157,8 @@ def find(
     upto = source.parse_point(ours.source["upto"]) if ours and ours.source.get("upto") else None
     footer = _footer(records, table.table, newest)
     last = Position.parse(footer.last, source.parse_point)
+    if cut is not None and newest.number < (named := cut.tables.get(str(table.table), 0)):
+        _check_anew(table.table, newest.number, named, footer, last.point, cut, source)
     if footer.kind in {FileKind.LOAD, FileKind.BACKFILL}:
         # Every transaction that ends at or before the point is landed completely.
         return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
@@ -161,6 +166,27 @@ def find(
     if not footer.complete:
         unfinished[last.of or last.point] = last.ordinal
     return TablePosition(table, folder, newest.number, last, unfinished, upto)
+
+
+def _check_anew(
+    table: TableId,
+    number: int,
+    named: int,
+    footer: Footer,
+    point: LogPoint,
+    cut: Cut,
+    source: Source,
+) -> None:
+    """Check that a table whose newest file has a lower number than the cut names was loaded since.
+    Raises MissingFile: later changes would get the numbers of those that are gone."""
+    is_whole = footer.complete or footer.kind is not FileKind.CHANGES
+    if is_whole and point.covers(source.parse_point(cut.position)):
+        return
+    raise MissingFile(
+        f"the newest file is {number}, and files up to {named} were landed",
+        table=str(table),
+        hint=f"Run `mirrorlake reset {table}` to reload it.",
+    )
 
 
 def ends(records: Records, source: Source) -> list[LogPoint]:
