@@ -120,7 +120,8 @@ class RowIdentity:
                 return (), f"the replica identity of partition {weak} does not contain its key"
             return key, ""
         if self.is_partitioned and self.identity == "f":
-            # Each partition has an identity of its own, and one that is made later has none.
+            # Each partition has an identity of its own, and one that is made later has none: its
+            # users could not update it while the table is published with updates.
             return (), "it is partitioned and has no primary key"
         if self.identity == "f":
             keys = [key for key in (self.primary, self.unique) if key and {*key} <= {*selected}]
