@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import FeedError, read_feed
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.feed.rows import METADATA
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, START, UPDATE, FeedTable, time_of

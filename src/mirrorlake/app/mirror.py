@@ -23,11 +23,13 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.feed_switch import FeedSwitch, enable_feed
 from mirrorlake.app.maintenance.maintain import MaintenanceStep, maintained
 from mirrorlake.app.own_root import check_root, of_root
+from mirrorlake.app.running import capturing
 from mirrorlake.app.running.capture_process import CaptureProcess
+from mirrorlake.app.running.capturing import Loading
 from mirrorlake.app.running.load_tasks import LoadTaskRunner, spark_runner
 from mirrorlake.app.source import detached, prerequisites
 from mirrorlake.app.status import ended, mirror_status
-from mirrorlake.app.stores import event_store_of, store_of
+from mirrorlake.app.stores import store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.app.targets.target_status import built_paths, readers_of
 from mirrorlake.app.verification.verify import Progress, Verification, VerifySettings, verify
@@ -40,13 +42,10 @@ from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
-from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.events.state import delivered
-from mirrorlake.capture.landing.sink import LandingSink
 from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.repair.stream_repair import Repair
-from mirrorlake.capture.sink import LoadProgress, Sink
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
 from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, SparkUnavailable, UsageError
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
-Loading = Callable[[LoadProgress], None]
 
 
 class Mirror:
@@ -268,14 +266,8 @@ class Mirror:
         retained: Callable[[LogRetention], None] = lambda _log: None,
         waiting: Waiting = lambda _error: None,
     ) -> None:
-        """Land changes until `stop` is set. retained: called with what the source keeps of its log
-        for us; waiting: why it is waited for the source, and None whenever it answers."""
-        prerequisites.check_begin(self.project, self._store)
-        with (
-            self._noted(ended.CAPTURE),
-            closing(self.capture(progress, retained, waiting)) as capture,
-        ):
-            capture.run()
+        """As `capturing.capture_run`."""
+        capturing.capture_run(self.project, self.stop, progress, retained, waiting, self._reached)
 
     def apply_once(
         self,
@@ -343,7 +335,9 @@ class Mirror:
             self._targets().running(),
             self._load_tasks(),
         ):
-            child = CaptureProcess(partial(run_capture, self.project), self._prepare, watcher)
+            child = CaptureProcess(
+                partial(capturing.run_capture, self.project), self._prepare, watcher
+            )
             try:
                 child.start()
                 loop.run(child.check)
@@ -506,34 +500,8 @@ class Mirror:
         if self.project.tables_elsewhere is not None and not jars.is_tested():
             self._platform = self._platform or trials.failure(trials.ON_OBJECTS)
 
-    def capture(
-        self,
-        progress: Loading = lambda _progress: None,
-        retained: Callable[[LogRetention], None] = lambda _log: None,
-        waiting: Waiting = lambda _error: None,
-    ) -> Capture:
-        source, settings = prerequisites.source_of(self.project), self.project.capture
-        records = Records(self._store, root.LANDING)
-        clock = WallClock(self.stop)
-        sinks: list[Sink] = []
-        if self.project.lands:
-            sinks.append(LandingSink(source, records, settings, self._reached, progress))
-        for events in self.project.destinations:
-            store = event_store_of(events)
-            sinks.append(
-                EventsSink(source, records, settings, events, store, clock, self._reached, progress)
-            )
-        return Capture(
-            source,
-            records,
-            sinks,
-            settings,
-            clock,
-            stop=self.stop,
-            reached=self._reached,
-            retained=retained,
-            waiting=waiting,
-        )
+    def capture(self, progress: Loading = lambda _progress: None) -> Capture:
+        return capturing.capture_of(self.project, self.stop, progress, reached=self._reached)
 
     @contextmanager
     def _applying(
@@ -592,8 +560,3 @@ class Mirror:
 
     def _backfills(self) -> BackfillRecords:
         return BackfillRecords(Records(self._store, root.LANDING))
-
-
-def run_capture(project: Project, stop: threading.Event, watcher: Watcher) -> None:
-    """Runs in the process of capture."""
-    Mirror(project, stop=stop).capture_run(watcher.loading, watcher.retained, watcher.waiting)

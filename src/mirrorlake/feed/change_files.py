@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.delta import deletion_vectors, partitions
+from mirrorlake.delta.feed_columns import COMMIT_TIMESTAMP, COMMIT_VERSION
+from mirrorlake.delta.log.history import commit_time
 from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import NONE, path_of
 from mirrorlake.delta.lookup.row_cache import read_rows, table_rows
@@ -31,7 +33,6 @@ from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.options import ObjectOptions
 
-COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 METADATA_FIELDS = (
     pa.field(CHANGE_TYPE, pa.string()),
     pa.field(COMMIT_VERSION, pa.int64()),
@@ -195,16 +196,6 @@ def _with_kind(schema: TableSchema) -> TableSchema:
         physical=(*schema.physical, CHANGE_TYPE),
         ids=(*schema.ids, None),
     )
-
-
-def commit_time(version: int, actions: Sequence[Action]) -> int:
-    """The time of a commit, Unix time in milliseconds (CF-143)."""
-    for action in actions:
-        info = action.get("commitInfo") or {}
-        for name in ("inCommitTimestamp", "timestamp"):
-            if info.get(name) is not None:
-                return int(info[name])
-    raise BrokenLog(f"commit {version} does not contain its time")
 
 
 def with_metadata(rows: pa.Table, kind: str, version: int, moment: int) -> pa.Table:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.rows import AFTER, BEFORE, DELETE, INSERT, METADATA, kinds_of
+from mirrorlake.feed.rows import AFTER, BEFORE, DELETE, INSERT, kinds_of
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import taken

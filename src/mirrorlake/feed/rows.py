@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.errors import UsageError
-from mirrorlake.feed.change_files import COMMIT_TIMESTAMP, COMMIT_VERSION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous, taken
 
 INSERT, DELETE = "insert", "delete"
 BEFORE, AFTER = "update_preimage", "update_postimage"
-METADATA = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 RowChange = tuple[dict[str, Any] | None, dict[str, Any] | None]
 """The row before and the row after."""

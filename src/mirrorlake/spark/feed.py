@@ -15,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.table_log import Action
 from mirrorlake.errors import FeedError
 from mirrorlake.feed import rows as by_key
@@ -129,7 +130,7 @@ def _is_scanned(actions: Sequence[Action]) -> bool:
 def _empty(feed: Feed, session: SparkSession) -> DataFrame:
     """No rows, with the columns of the feed."""
     rows = session.read.format("delta").load(feed.request.table).limit(0)
-    kinds = zip(by_key.METADATA, ("string", "bigint", "timestamp"), strict=True)
+    kinds = zip(METADATA, ("string", "bigint", "timestamp"), strict=True)
     rows = rows.withColumns({name: functions.lit(None).cast(kind) for name, kind in kinds})
     return rows.select(*map(quoted, feed.schema().names))
 

@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from mirrorlake.feed.rows import METADATA
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
 from mirrorlake.feed.subscriptions.subscription import Subscription

@@ -25,6 +25,16 @@ def test_arrow_does_without_pandas_and_makes_frames_when_they_are_asked_for() ->
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_capture_does_without_duckdb_and_spark() -> None:
+    """DuckDB takes 30 MiB, of which each of many capture processes would have its own."""
+    script = """
+import sys
+import mirrorlake.app.running.capturing, mirrorlake.app.running.capture_process
+assert not {"duckdb", "pyspark"} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_pandas_that_is_there_already_stays() -> None:
     script = SCRIPT.format(before="import pandas", there=True)
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -29,6 +29,7 @@ from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.history import batch_of
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError
@@ -39,7 +40,7 @@ from mirrorlake.events.types import EventColumn, UnifiedType
 from mirrorlake.feed.bounds import Beginning, FeedRequest
 from mirrorlake.feed.landing_rows import landing_rows
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.rows import AFTER, INSERT, METADATA, kinds_of
+from mirrorlake.feed.rows import AFTER, INSERT, kinds_of
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import FeedSnapshot
 from mirrorlake.feed.subscriptions.subscription import Delivery

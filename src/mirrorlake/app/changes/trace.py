@@ -9,12 +9,13 @@ from itertools import islice
 from typing import Any
 
 from mirrorlake.app.changes.cut import asked_position
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import UsageError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, parse_position
 from mirrorlake.feed.reader import Feed
-from mirrorlake.feed.rows import METADATA, key_values, of_key
+from mirrorlake.feed.rows import key_values, of_key
 from mirrorlake.feed.writers import plain
 from mirrorlake.model.landed import format_time
 from mirrorlake.storage.options import ObjectOptions

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from mirrorlake.app.loop.watcher import Watcher
-from mirrorlake.app.mirror import run_capture
 from mirrorlake.app.running.capture_process import STOP_SECONDS, CaptureProcess
+from mirrorlake.app.running.capturing import run_capture
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project

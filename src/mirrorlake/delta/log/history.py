@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mirrorlake.delta.log.table_log import Action, TableLog
+from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.model.applied import FileRows, Totals
 from mirrorlake.model.landed import NamedBatch, parse_time
 
@@ -120,3 +120,13 @@ def batches(log: TableLog, after: int = -1) -> Iterator[CommittedBatch]:
             for action in log.actions(version):
                 if (info := action.get("commitInfo")) and (batch := batch_of(version, info)):
                     yield batch
+
+
+def commit_time(version: int, actions: Sequence[Action]) -> int:
+    """The time of a commit, Unix time in milliseconds (CF-143)."""
+    for action in actions:
+        info = action.get("commitInfo") or {}
+        for name in ("inCommitTimestamp", "timestamp"):
+            if info.get(name) is not None:
+                return int(info[name])
+    raise BrokenLog(f"commit {version} does not contain its time")

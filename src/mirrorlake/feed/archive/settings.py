@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
 
+from mirrorlake.delta.feed_columns import COMMIT_TIMESTAMP, COMMIT_VERSION, METADATA
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.errors import UsageError
-from mirrorlake.feed.change_files import COMMIT_TIMESTAMP, COMMIT_VERSION
-from mirrorlake.feed.rows import METADATA
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
 

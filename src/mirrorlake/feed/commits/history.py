@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mirrorlake.delta.log.history import CommittedBatch
+from mirrorlake.delta.log.history import CommittedBatch, commit_time
 from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import TableSchema, has_feed, parse
-from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.commits.coverage import Coverage, CoveredVersions
 from mirrorlake.feed.commits.position_map import PositionMap, batches_in, unbroken
 

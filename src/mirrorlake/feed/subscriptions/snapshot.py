@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.delta.log.history import commit_time
 from mirrorlake.delta.log.table_log import Action, TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.change_files import (
     METADATA_FIELDS,
-    commit_time,
     gone_rows,
     rows_of_file,
     with_metadata,

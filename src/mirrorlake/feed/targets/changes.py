@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.errors import FeedTargetError
 from mirrorlake.feed.reader import FeedCommit
-from mirrorlake.feed.rows import AFTER, BEFORE, DELETE, INSERT, METADATA
+from mirrorlake.feed.rows import AFTER, BEFORE, DELETE, INSERT
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from mirrorlake.delta.log.history import commit_time
 from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.errors import FeedError, FeedTargetError, SourceColumnsChanged, UsageError
 from mirrorlake.feed.bounds import FeedRequest
-from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.targets.target import BuiltFrom, SourceColumns

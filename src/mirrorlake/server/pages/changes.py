@@ -11,11 +11,12 @@ from mirrorlake.app.feed import read_feed
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.history import batch_of
 from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.feed.commits.history import CommitHistory
-from mirrorlake.feed.rows import METADATA, RowChange, row_changes
+from mirrorlake.feed.rows import RowChange, row_changes
 
 MOST_COMMITS = 50
 MOST_CHANGES = 200

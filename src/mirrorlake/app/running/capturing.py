@@ -1,0 +1,79 @@
+"""Capture of a project, as a process of its own runs it: nothing that applies is imported here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+from mirrorlake import root
+from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.source import prerequisites
+from mirrorlake.app.status import ended
+from mirrorlake.app.stores import event_store_of, store_of
+from mirrorlake.capture.capture import Capture, Waiting
+from mirrorlake.capture.events.sink import EventsSink
+from mirrorlake.capture.landing.sink import LandingSink
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import LoadProgress, Sink
+from mirrorlake.capture.watch.retention import LogRetention
+from mirrorlake.config import Project
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+
+Loading = Callable[[LoadProgress], None]
+
+
+def capture_of(
+    project: Project,
+    stop: threading.Event,
+    progress: Loading = lambda _progress: None,
+    retained: Callable[[LogRetention], None] = lambda _log: None,
+    waiting: Waiting = lambda _error: None,
+    reached: CrashHook = no_crash,
+) -> Capture:
+    """What lands the changes of the source of a project. retained, waiting: as of `capture_run`."""
+    source, settings = prerequisites.source_of(project), project.capture
+    records = Records(store_of(project), root.LANDING)
+    clock = WallClock(stop)
+    sinks: list[Sink] = []
+    if project.lands:
+        sinks.append(LandingSink(source, records, settings, reached, progress))
+    for events in project.destinations:
+        store = event_store_of(events)
+        sinks.append(EventsSink(source, records, settings, events, store, clock, reached, progress))
+    return Capture(
+        source,
+        records,
+        sinks,
+        settings,
+        clock,
+        stop=stop,
+        reached=reached,
+        retained=retained,
+        waiting=waiting,
+    )
+
+
+def capture_run(
+    project: Project,
+    stop: threading.Event,
+    progress: Loading = lambda _progress: None,
+    retained: Callable[[LogRetention], None] = lambda _log: None,
+    waiting: Waiting = lambda _error: None,
+    reached: CrashHook = no_crash,
+) -> None:
+    """Land changes until `stop` is set. retained: called with what the source keeps of its log for
+    us; waiting: why it is waited for the source, and None whenever it answers."""
+    store = store_of(project)
+    prerequisites.check_begin(project, store)
+    with (
+        ended.noted(store, ended.CAPTURE, WallClock(stop), stop),
+        closing(capture_of(project, stop, progress, retained, waiting, reached)) as capture,
+    ):
+        capture.run()
+
+
+def run_capture(project: Project, stop: threading.Event, watcher: Watcher) -> None:
+    """Runs in the process of capture."""
+    capture_run(project, stop, watcher.loading, watcher.retained, watcher.waiting)
