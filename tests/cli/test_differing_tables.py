@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import psycopg
 import pytest
 
+from mirrorlake import root
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.stores import store_of
+from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.record import Records
+from mirrorlake.cli.report import CommandOutcome
+from mirrorlake.config import Project
 from mirrorlake.sources.postgresql import connect
 from tests.cli.conftest import Run
 from tests.conftest import Database
 
-pytestmark = pytest.mark.postgres
+
+def test_a_run_that_leaves_a_table_different_ends_with_1(tmp_path: Path) -> None:
+    project = Project.of_root(tmp_path)
+    jobs = BackfillRecords(Records(store_of(project), root.LANDING))
+    jobs.require("public.orders", "it left the publication", datetime(2026, 1, 1, tzinfo=UTC))
+    found = CommandOutcome.of(ApplyReport(), project, captured=True)
+    assert found.exit_code == 1
+    assert [(one["table"], one["differs"]) for one in found.facts()["tables"]] == [
+        ("public.orders", True)
+    ]
+    applied = CommandOutcome.of(ApplyReport(), project, captured=False)
+    assert (applied.exit_code, applied.facts()["tables"]) == (0, [])
 
 
+@pytest.mark.postgres
 def test_a_table_that_left_its_publication_and_is_locked_differs_until_it_is_read_again(
     run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

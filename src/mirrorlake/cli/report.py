@@ -41,10 +41,10 @@ class CommandOutcome:
         tables = {str(table.table): table for table in report.tables.values()}
         # The error of capture comes first: it is the cause if both have stopped.
         failed = {name: table.error.facts() for name, table in tables.items() if table.error}
-        names = sorted(tables.keys() | stopped.keys())
+        due = mirror_status.due(project) if captured else {}
+        names = sorted(tables.keys() | stopped.keys() | due.keys())
         found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
         targets = {str(name): error.facts() for name, error in report.stopped_targets.items()}
-        due = mirror_status.due(project) if captured else {}
         return cls(project, found, {**failed, **stopped}, targets, due)
 
     def facts(self) -> dict[str, Any]:
