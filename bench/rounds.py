@@ -1,7 +1,12 @@
-"""Rounds: all sides in turn, so that a slow minute of the machine falls on all of them."""
+"""Rounds: all sides in turn, so that a slow minute of the machine falls on all of them.
+
+Before each side, all that others have written is flushed: a side that makes its files durable would
+wait for the files of those that do not.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
@@ -52,6 +57,7 @@ def medians(plan: Plan, sides: Mapping[str, Side]) -> dict[str, float]:
     for number in plan.all_rounds:
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
+            os.sync()
             seconds = sides[name](number)
             said = "warming" if number == WARM else f"round {number} of {plan.rounds}"
             say(f"  {said}: {name} {seconds:.2f} s")
