@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,24 @@ class TestSparkRunner(RunnerContract):
         register_pickle_by_value(conformance)
         yield SparkRunner(spark.session)
         unregister_pickle_by_value(conformance)
+
+
+def test_the_first_job_waits_for_the_worker_that_starts(spark: Spark) -> None:
+    runner = SparkRunner(spark.session)
+    runner.warm()
+    warming = runner._warming
+    assert warming is not None
+    assert runner.run(abs, [-1]) == [1]
+    assert not warming.is_alive()
+
+
+def test_a_start_of_a_worker_that_fails_is_left_to_the_first_job(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorlake.spark.runner._import_tasks", time.sleep)  # of None
+    runner = SparkRunner(spark.session)
+    runner.warm()
+    assert runner.run(abs, [-1]) == [1]
 
 
 class TestSparkCommitter(CommitterContract):

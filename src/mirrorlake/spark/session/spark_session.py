@@ -130,6 +130,11 @@ class Spark:
             raise
         return started
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is ours, and its tasks run on this machine."""
+        return self._is_ours and str(self.session.sparkContext.master).startswith("local")
+
     def stop(self) -> None:
         """Stop the session, if it is ours. The JVM may be gone already."""
         if self._is_ours:
