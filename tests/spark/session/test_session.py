@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import spark_engine
-from mirrorlake.spark.session import class_path, jars
+from mirrorlake.spark.session import class_path, jars, spark_session
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -309,3 +311,19 @@ def test_our_session_writes_page_checksums_and_verifies_them(spark: Spark, tmp_p
         page_checksums.verify(path)
     with pytest.raises(Exception, match=r"could not verify|CRC|corrupted"):
         spark.session.read.parquet(str(path)).collect()
+
+
+def test_nobody_waits_for_the_server_of_accumulators() -> None:
+    asked, ended = threading.Event(), threading.Event()
+
+    def shutdown() -> None:
+        asked.set()
+        ended.wait()
+
+    context: Any = SimpleNamespace(_accumulatorServer=SimpleNamespace(shutdown=shutdown))
+    spark_session._leave_accumulators(context)
+    assert asked.wait(10)
+    assert context._accumulatorServer is None
+    ended.set()
+    spark_session._leave_accumulators(context)
+    spark_session._leave_accumulators(SimpleNamespace())  # type: ignore[arg-type]  # another release

@@ -139,6 +139,7 @@ class Spark:
         """Stop the session, if it is ours. The JVM may be gone already."""
         if self._is_ours:
             with contextlib.suppress(Exception):
+                _leave_accumulators(self.session.sparkContext)
                 self.session.stop()
             if self.log is not None:
                 self.log.unlink(missing_ok=True)
@@ -148,6 +149,15 @@ class Spark:
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+
+def _leave_accumulators(context: SparkContext) -> None:
+    """Do not wait for the server that receives the values of accumulators, of which no task of ours
+    has any: it looks once a second whether it should end."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001  (no public way)
+        threading.Thread(target=server.shutdown, name="accumulators", daemon=True).start()
 
 
 def end_jvm(patience: float = 1.5) -> None:
