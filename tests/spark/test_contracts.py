@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -45,6 +46,27 @@ def test_a_start_of_a_worker_that_fails_is_left_to_the_first_job(
     runner = SparkRunner(spark.session)
     runner.warm()
     assert runner.run(abs, [-1]) == [1]
+
+
+def test_threads_that_wait_for_the_worker_do_not_disturb_each_other() -> None:
+    class Shared(SparkRunner):
+        """Another thread always forgets the start between two looks."""
+
+        _looks = 0
+
+        @property
+        def _warming(self) -> threading.Thread | None:
+            self._looks += 1
+            return started if self._looks == 1 else None
+
+        @_warming.setter
+        def _warming(self, _thread: threading.Thread | None) -> None:
+            pass
+
+    started = threading.Thread(target=int)
+    started.start()
+    object.__new__(Shared)._await_warm()
+    assert not started.is_alive()
 
 
 class TestSparkCommitter(CommitterContract):

@@ -56,8 +56,9 @@ class SparkRunner:
 
     def _await_warm(self) -> None:
         """A job that begins before would start another worker."""
-        if self._warming is not None:
-            self._warming.join()
+        warming = self._warming  # once: another thread may forget it meanwhile
+        if warming is not None:
+            warming.join()
             self._warming = None
 
     @property
