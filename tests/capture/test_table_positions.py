@@ -150,6 +150,7 @@ class TestPlace:
             (2, FOOTER, False),
             (2, replace(FOOTER, last="0/1E:3"), True),  # loaded again, and changed since
             (2, replace(FOOTER, last="0/1E:3", complete=False), False),
+            (2, replace(FOOTER, last="0/1F:3", complete=False), True),  # the process was killed
             (2, Footer("stream", FileKind.LOAD, "0/1E:0", "0/1E:0", complete=True), True),
             (2, Footer("stream", FileKind.LOAD, "0/1D:0", "0/1D:0", complete=True), False),
         ],

@@ -178,9 +178,14 @@ def _check_anew(
     source: Source,
 ) -> None:
     """Check that a table whose newest file has a lower number than the cut names was loaded since.
-    Raises MissingFile: later changes would get the numbers of those that are gone."""
+    Raises MissingFile: later changes would get the numbers of those that are gone.
+
+    Numbers and positions ascend together, so one that is beyond the cut is of a later load, also
+    where its transaction is landed in part. One at the cut is, unless the rest of it is missing.
+    """
+    end = source.parse_point(cut.position)
     is_whole = footer.complete or footer.kind is not FileKind.CHANGES
-    if is_whole and point.covers(source.parse_point(cut.position)):
+    if point.covers(end) and (is_whole or not end.covers(point)):
         return
     raise MissingFile(
         f"the newest file is {number}, and files up to {named} were landed",
