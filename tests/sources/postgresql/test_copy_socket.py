@@ -103,3 +103,34 @@ def test_what_is_no_copy_is_left(piece: int) -> None:
     assert not own.begin()
     assert server.left == BAD
     server.close()
+
+
+def test_what_is_left_may_be_more_than_a_pair_of_sockets_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = socket.socketpair
+
+    def small() -> tuple[socket.socket, socket.socket]:
+        ours, theirs = pair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        return ours, theirs
+
+    row = message(b"d", b"z" * 100_000 + b"\n")[:-1]
+    server = Server(BEGIN + row, 1 << 30, ends=True)
+    monkeypatch.setattr(socket, "socketpair", small)
+    own = CopySocket(server, 1 << 20, lambda: None)  # type: ignore[arg-type]
+    assert own.begin()
+    assert list(own.rows()) == []
+    assert server.left == BEGIN + row
+    server.close()
+
+
+def test_a_long_row_has_its_buffer_only_while_it_is_read() -> None:
+    rows = b"".join(message(b"d", row) for row in [*LONG, *SHORT * 20])
+    server = Server(BEGIN + rows + END, 1 << 30, ends=False)
+    own = CopySocket(server, 4_096, lambda: None)  # type: ignore[arg-type]
+    assert own.begin()
+    sizes = [len(own._bytes) for _block in own.rows()]
+    assert max(sizes) > 300_000
+    assert sizes[-1] == 4_096
+    server.close()

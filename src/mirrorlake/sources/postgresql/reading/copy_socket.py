@@ -31,8 +31,6 @@ _NEWLINE = b"\n"[0]
 _HEADER, _READY_BYTES = len(EMPTY), 6
 _LEAST = 4096
 """Bytes of a buffer, in which the message fits that begins a COPY."""
-_HANDED_BYTES = 1 << 16
-"""Bytes that are handed back at a time: a pair of sockets holds more."""
 _QUIET_SECONDS = 0.05
 """For which nothing comes until it is looked whether the COPY has ended, which the last bytes show
 nearly always; then twice as long."""
@@ -54,7 +52,8 @@ class CopySocket:
         self._descriptor = pgconn.socket
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
-        self._bytes = np.empty(max(size, _LEAST), np.uint8)
+        self._size = max(size, _LEAST)
+        self._bytes = np.empty(self._size, np.uint8)
         self._start = self._stop = 0
         self._has_ended = False
 
@@ -110,11 +109,13 @@ class CopySocket:
 
     def _make_room(self) -> None:
         """Move what is left to the beginning; a row that is longer than a block gets a larger
-        buffer."""
+        buffer, as long as it is needed."""
         left = self._bytes[self._start : self._stop]
         room = self._bytes
         if len(left) == len(room):
             room = np.empty(2 * len(room), np.uint8)
+        elif len(left) < self._size < len(room):
+            room = np.empty(self._size, np.uint8)
         room[: len(left)] = left.copy()
         self._bytes, self._start, self._stop = room, 0, len(left)
 
@@ -188,12 +189,16 @@ def _hand_back(pgconn: PGconn, content: np.ndarray) -> None:
     descriptor, (ours, theirs) = pgconn.socket, socket.socketpair()
     with ours, theirs, socket.socket(fileno=os.dup(descriptor)) as own:
         theirs.setblocking(False)
+        ours.setblocking(False)  # how much the pair holds differs by system
         os.dup2(theirs.fileno(), descriptor, inheritable=False)
         is_closed = False
         try:
-            for start in range(0, len(content), _HANDED_BYTES):
-                with suppress(BrokenPipeError):  # it was shut, which libpq reads as well
-                    ours.sendall(content[start : start + _HANDED_BYTES].data)
+            left = content.data
+            while len(left):
+                try:
+                    left = left[ours.send(left) :]
+                except BrokenPipeError:  # it was shut, which libpq reads as well
+                    left = left[:0]
                 while select.select([theirs], [], [], 0)[0]:
                     pgconn.consume_input()
         except psycopg.OperationalError:
@@ -208,7 +213,7 @@ def _hand_back(pgconn: PGconn, content: np.ndarray) -> None:
 
 
 def _is_shut(end: socket.socket) -> bool:
-    end.setblocking(False)
+    """Of one that does not block."""
     try:
         return not end.recv(1)
     except BlockingIOError:
