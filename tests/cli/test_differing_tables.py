@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.record import Records
 from mirrorlake.cli.report import CommandOutcome
 from mirrorlake.config import Project
+from mirrorlake.errors import NotSelected
 from mirrorlake.sources.postgresql import connect
 from tests.cli.conftest import Run
 from tests.conftest import Database
@@ -29,6 +31,8 @@ def test_a_run_that_leaves_a_table_different_ends_with_1(tmp_path: Path) -> None
     assert [(one["table"], one["differs"]) for one in found.facts()["tables"]] == [
         ("public.orders", True)
     ]
+    deselected = replace(found, errors={"public.orders": {"code": NotSelected.code}})
+    assert deselected.exit_code == 0
     applied = CommandOutcome.of(ApplyReport(), project, captured=False)
     assert (applied.exit_code, applied.facts()["tables"]) == (0, [])
 

@@ -111,8 +111,9 @@ def _say(errors: Stopped, due: Mapping[str, BackfillJob]) -> None:
 
 
 def _exit_code(errors: Stopped, due: Mapping[str, BackfillJob]) -> int:
-    # A table that was removed from the selection stops by intention.
-    return int(bool(due) or any(error["code"] != NotSelected.code for error in errors.values()))
+    # A table that was removed from the selection stops by intention, also before it is read again.
+    is_due = bool(due.keys() - errors.keys())
+    return int(is_due or any(error["code"] != NotSelected.code for error in errors.values()))
 
 
 def _facts(table: TableReport, error: Mapping[str, Any] | None) -> dict[str, Any]:
