@@ -57,6 +57,13 @@ def captured(evolving: EvolvingDatabase, updates: int, dying: Dying | None = Non
         time.sleep(0.1)
 
 
+def look_until_it_differs(evolving: EvolvingDatabase) -> None:
+    until = time.monotonic() + PATIENCE
+    while not noted(evolving).differs:
+        assert time.monotonic() < until
+        evolving.capture()
+
+
 @pytest.mark.full
 def test_a_table_is_read_again_when_rows_were_updated_or_deleted(pears: EvolvingDatabase) -> None:
     """Again each time; what differs becomes changes in the feed."""
@@ -128,10 +135,7 @@ def test_a_table_that_cannot_be_read_again_stops(pears: EvolvingDatabase) -> Non
 def test_without_the_setting_a_table_stays_as_it_is(pears: EvolvingDatabase) -> None:
     pears.uncaptured = UncapturedPolicy.MARK
     miss(pears)
-    until = time.monotonic() + PATIENCE
-    while not noted(pears).differs:
-        assert time.monotonic() < until
-        pears.capture()
+    look_until_it_differs(pears)
     assert (pears.read_again(), pears.stopped()) == ([], {})
     pears.uncaptured = UncapturedPolicy.BACKFILL  # what was counted before counts
     captured(pears, 1)
@@ -164,10 +168,7 @@ def test_a_partition_that_is_dropped_takes_no_counters_with_it(evolving: Evolvin
 def test_a_backfill_that_somebody_requests_ends_the_difference(pears: EvolvingDatabase) -> None:
     pears.uncaptured = UncapturedPolicy.MARK
     miss(pears)
-    until = time.monotonic() + PATIENCE
-    while not noted(pears).differs:
-        assert time.monotonic() < until
-        pears.capture()
+    look_until_it_differs(pears)
     records = Records(pears.store, root.LANDING)
     BackfillRecords(records).request(BackfillRequest("own", "public.pears"))
     pears.capture()

@@ -266,8 +266,13 @@ class Mirror:
         retained: Callable[[LogRetention], None] = lambda _log: None,
         waiting: Waiting = lambda _error: None,
     ) -> None:
-        """As `capturing.capture_run`."""
-        capturing.capture_run(self.project, self.stop, progress, retained, waiting, self._reached)
+        """Land changes until `stop` is set. retained: called with what the source keeps of its log
+        for us; waiting: why it is waited for the source, and None whenever it answers."""
+        told = progress, retained, waiting
+        new_capture = partial(
+            capturing.capture_of, self.project, self.stop, *told, reached=self._reached
+        )
+        capturing.capture_run(self.project, self.stop, new_capture)
 
     def apply_once(
         self,

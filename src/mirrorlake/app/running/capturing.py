@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from mirrorlake import root
 from mirrorlake.app.loop.watcher import Watcher
@@ -32,7 +33,7 @@ def capture_of(
     waiting: Waiting = lambda _error: None,
     reached: CrashHook = no_crash,
 ) -> Capture:
-    """What lands the changes of the source of a project. retained, waiting: as of `capture_run`."""
+    """What lands the changes of the source of a project, with what `Mirror.capture_run` takes."""
     source, settings = prerequisites.source_of(project), project.capture
     records = Records(store_of(project), root.LANDING)
     clock = WallClock(stop)
@@ -56,24 +57,19 @@ def capture_of(
 
 
 def capture_run(
-    project: Project,
-    stop: threading.Event,
-    progress: Loading = lambda _progress: None,
-    retained: Callable[[LogRetention], None] = lambda _log: None,
-    waiting: Waiting = lambda _error: None,
-    reached: CrashHook = no_crash,
+    project: Project, stop: threading.Event, new_capture: Callable[[], Capture]
 ) -> None:
-    """Land changes until `stop` is set. retained: called with what the source keeps of its log for
-    us; waiting: why it is waited for the source, and None whenever it answers."""
+    """Land changes until `stop` is set."""
     store = store_of(project)
     prerequisites.check_begin(project, store)
     with (
         ended.noted(store, ended.CAPTURE, WallClock(stop), stop),
-        closing(capture_of(project, stop, progress, retained, waiting, reached)) as capture,
+        closing(new_capture()) as capture,
     ):
         capture.run()
 
 
 def run_capture(project: Project, stop: threading.Event, watcher: Watcher) -> None:
     """Runs in the process of capture."""
-    capture_run(project, stop, watcher.loading, watcher.retained, watcher.waiting)
+    told = watcher.loading, watcher.retained, watcher.waiting
+    capture_run(project, stop, partial(capture_of, project, stop, *told))
