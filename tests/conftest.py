@@ -146,11 +146,14 @@ def database_on(server: EmbeddedServer, options: str = "") -> Iterator[Database]
         url = server.url.replace("/postgres?", f"/{name}?")
         with psycopg.connect(url, autocommit=True) as sql:
             yield Database(url, server, sql, name)
-        # Who is still connected may hold a slot; the answer comes when all of them are gone.
-        admin.execute(
+        # Who is still connected may hold a slot, and a service of the test, which ends after the
+        # database, would connect again.
+        admin.execute(f"alter database {name} allow_connections false")
+        while admin.execute(
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
             [name],
-        )
+        ).fetchone():
+            pass
         admin.execute(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
             "where database = %s",
