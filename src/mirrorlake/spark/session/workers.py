@@ -24,7 +24,7 @@ R = TypeVar("R")
 _begun = False
 """Whether this process has already run a task."""
 
-LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
+LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring", "isal")
 """The distributions that a task imports."""
 
 _ON_AN_EXECUTOR = "on an executor"
