@@ -25,7 +25,7 @@ DELTA_RS = "delta-rs MERGE"
 """Peers of several lines."""
 
 _INTO = "into 5,000,000 rows"
-_SEEN = "Spark; 1,000 other changes to the same table"
+_SEEN = "Spark; the files; 1,000 other changes to the same table"
 _SPARK = "Spark"
 ONCE = "1"
 
@@ -33,18 +33,21 @@ CATALOG: Mapping[str, Entry] = {
     "apply-1k": Entry(f"1,000 changes {_INTO}", _SEEN),
     "apply": Entry(f"60,000 changes {_INTO}", _SEEN),
     "apply-1m": Entry(f"1,000,000 changes {_INTO}", _SEEN),
-    "apply-first": Entry(f"1,000 changes {_INTO}, the first batch on the table", _SPARK),
+    "apply-first": Entry(
+        f"1,000 changes {_INTO}, the first batch on the table", "Spark; the files"
+    ),
     "apply-uuid": Entry(f"60,000 changes {_INTO}, with UUIDs as the key", _SEEN),
     "apply-texts": Entry(f"60,000 changes {_INTO}, with two texts as the key", _SEEN),
     "cycle": Entry(
-        "200 changes in each of 50 tables of 20,000 rows", "Spark; 200 other changes to each"
+        "200 changes in each of 50 tables of 20,000 rows",
+        "Spark; the files; 200 other changes to each",
     ),
     "files": Entry(
         "1,000 changes to a table of 100,000 files and 1,000,000 rows", "Spark; the log is read"
     ),
     "history": Entry(
         "100,000 changes into a type 2 history of 5,000,000 current rows",
-        "Spark; 1,000 other changes to the same history",
+        "Spark; the files; 1,000 other changes to the same history",
     ),
     "feed": Entry(
         "the feed of 500 versions of 1,000 changes, read as Arrow",
@@ -67,9 +70,12 @@ CATALOG: Mapping[str, Entry] = {
     "events-avro": Entry("150,000 rows to event files of Avro, CPU seconds", "the libraries"),
     "events-json": Entry("150,000 rows to event files of JSON, CPU seconds", "the libraries"),
     "event-tables": Entry(
-        f"1,000,000 events in ten files of Avro {_INTO}", "Spark; other events of the same table"
+        f"1,000,000 events in ten files of Avro {_INTO}",
+        "Spark; the files; other events of the same table",
     ),
-    "event-tables-late": Entry(f"1,000 late events {_INTO}", "Spark; 1,000 others on both sides"),
+    "event-tables-late": Entry(
+        f"1,000 late events {_INTO}", "Spark; the files; 1,000 others on both sides"
+    ),
     "event-tables-bucket": Entry(
         "a cycle with one new event file in a bucket of 1,000,000 old ones", "one cycle"
     ),
@@ -82,7 +88,7 @@ CATALOG: Mapping[str, Entry] = {
     "checksums-read": Entry("the same file read and verified, CPU seconds", "the file"),
     "cluster": Entry(
         f"1,000,000 changes {_INTO}, two workers, each pinned to one core",
-        "Spark; 1,000 other changes to the same table",
+        _SEEN,
         "{rounds} after 3",
     ),
     "scale": Entry(

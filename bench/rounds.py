@@ -1,7 +1,9 @@
 """Rounds: all sides in turn, so that a slow minute of the machine falls on all of them.
 
 Before each side, all that others have written is flushed: a side that makes its files durable would
-wait for the files of those that do not.
+wait for the files of those that do not. And the files that it reads are in the page cache: some
+machines take the memory of files that were not read for some seconds, so that a side would read
+from the disk after a slow one, and from memory after a fast one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from pathlib import Path
 
 WARM = 0
 """The first round warms caches and compilers, and does not count."""
+
+_BLOCK = 1 << 20
 
 Side = Callable[[int], float]
 """Does the work of one round and returns its seconds, without preparation and cleaning up."""
@@ -64,6 +68,13 @@ def medians(plan: Plan, sides: Mapping[str, Side]) -> dict[str, float]:
             if number != WARM:
                 found[name].append(seconds)
     return {name: statistics.median(seconds) for name, seconds in found.items()}
+
+
+def cached(path: str | Path) -> None:
+    """Read a file, so that it is in the page cache."""
+    with Path(path).open("rb", buffering=0) as file:
+        while file.read(_BLOCK):
+            pass
 
 
 def say(line: str) -> None:

@@ -26,7 +26,7 @@ from bench import equality
 from bench.catalog import DELTA_RS, MERGE, MERGE_OWN_LAYOUT
 from bench.peers import delta_merge, delta_rs_merge
 from bench.result import Result
-from bench.rounds import Plan, medians, say, timed
+from bench.rounds import Plan, cached, medians, say, timed
 from bench.spark import session
 from bench.worker import Worker
 from bench.zone import NUMBER, TEXTS, UUID, Key, Zone, changes
@@ -186,7 +186,8 @@ def _mirror(root: Path, spark: SparkSession) -> Mirror:
 
 
 def linked(source: str, target: str) -> None:
-    """Copy a file; one that is never written again as another name of itself."""
+    """Copy a file; one that is never written again as another name of itself. It is cached."""
+    cached(source)
     if source.endswith(".parquet"):
         Path(target).hardlink_to(source)
     else:

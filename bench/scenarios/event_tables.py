@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from bench import equality, event_files
 from bench.peers import spark_events
 from bench.result import Result
-from bench.rounds import Plan, medians, say, timed
+from bench.rounds import Plan, cached, medians, say, timed
 from bench.scenarios.apply import linked
 from bench.spark import session
 from bench.zone import Zone, changes
@@ -108,6 +108,7 @@ class _Prepared:
 
 
 def linked_events(source: str, target: str) -> None:
+    cached(source)
     Path(target).hardlink_to(source)
 
 
@@ -116,7 +117,7 @@ def put(files: list[Path], bucket: Path) -> None:
     for file in files:
         target = bucket / Path(*file.parts[-7:])
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.hardlink_to(file)
+        linked_events(str(file), str(target))
 
 
 def _throughput(plan: Plan, spark: SparkSession, prepared: _Prepared) -> Result:
@@ -143,6 +144,8 @@ def _throughput(plan: Plan, spark: SparkSession, prepared: _Prepared) -> Result:
         root, _bucket = prepared.copy(plan.folder / f"spark-{number}")
         table = root / "Tables" / _TABLE
         spark_events.merge(spark, table, prepared.small)
+        for file in prepared.events:
+            cached(file)
         seconds = spark_events.merge(spark, table, prepared.events)
         look(spark_events.NAME, number, table)
         shutil.rmtree(root.parent)
