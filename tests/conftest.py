@@ -149,11 +149,12 @@ def database_on(server: EmbeddedServer, options: str = "") -> Iterator[Database]
         # Who is still connected may hold a slot, and a service of the test, which ends after the
         # database, would connect again.
         admin.execute(f"alter database {name} allow_connections false")
-        while admin.execute(
-            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
-            [name],
-        ).fetchone():
-            pass
+        for _attempt in range(6):
+            if not admin.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
+                [name],
+            ).fetchone():
+                break
         admin.execute(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
             "where database = %s",

@@ -172,6 +172,8 @@ class _Race:
         """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
         target = self._plan.folder / f"{prepared.name}-{number}"
         shutil.copytree(prepared, target, copy_function=linked)
+        for file in self._files:
+            cached(file)
         return target
 
     def _look(self, side: str, number: int, table: Path) -> None:

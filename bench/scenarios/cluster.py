@@ -21,7 +21,7 @@ from tests.standalone import Standalone
 
 from bench import equality
 from bench.result import Result
-from bench.rounds import WARM, Plan, medians, say, timed
+from bench.rounds import WARM, Plan, cached, medians, say, timed
 from bench.scenarios.apply import ROWS, WARMING, linked
 from bench.spark import session
 from bench.worker import Worker
@@ -92,6 +92,8 @@ class _Race:
     ) -> float:
         root = self._plan.folder / f"{name.replace(' ', '-')}-{number}"
         shutil.copytree(self._root, root, copy_function=linked)
+        for file in (self._small, self._large):
+            cached(file)
         files = {self._landed + 1: self._small, self._landed + 2: self._large}
         seconds = float(driver.call(url, conf, root, files))
         if number == self._plan.rounds:

@@ -21,7 +21,7 @@ from bench.catalog import DELTA_RS, MERGE
 from bench.many_tables import COLUMNS, ManyTables, Table, write
 from bench.peers import delta_merge, delta_rs_merge
 from bench.result import Result
-from bench.rounds import Plan, medians, say, timed
+from bench.rounds import Plan, cached, medians, say, timed
 from bench.scenarios.apply import linked
 from bench.spark import session
 from bench.worker import Worker
@@ -117,6 +117,9 @@ class _Race:
         """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
         target = self._plan.folder / f"{side}-{number}"
         shutil.copytree(prepared or self.many.root, target, copy_function=linked)
+        for files in self._files:
+            for file in files.values():
+                cached(file)
         return target
 
     def _path(self, root: Path, table: Table) -> Path:

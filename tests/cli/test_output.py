@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from decimal import Decimal
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -73,3 +77,59 @@ def test_a_sentence_is_folded_between_words(
 def test_brackets_are_no_style(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["reason"], [["[/x] is not [bold]known[/bold]"]])
     assert "[/x] is not [bold]known[/bold]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--help"], ["status", "--json", "--root", "nowhere"]])
+def test_output_that_does_not_fit_on_the_disk_is_one_error(
+    tmp_path: Path, arguments: list[str], unbuffered: str
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = _program(tmp_path, arguments, full, PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 3
+    (line,) = " ".join(done.stderr.split()).split("mirrorlake: ")[1:]
+    assert line.endswith(
+        ": no space left on device. Free space on the disk and start again. Nothing is lost."
+    )
+    assert unbuffered or line.startswith("the output cannot be written: ")
+
+
+@pytest.mark.parametrize(("unbuffered", "code"), [("", 2), ("1", 1)])
+def test_an_output_that_nobody_reads_is_no_traceback(
+    tmp_path: Path, unbuffered: str, code: int
+) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    arguments = ["status", "--json", "--root", "nowhere"]
+    with os.fdopen(theirs, "wb") as broken:
+        done = _program(tmp_path, arguments, broken, PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_program_without_output_works(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "mirrorlake.cli.main", "status", "--root", "nowhere"]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *program],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert done.stderr.startswith("mirrorlake: ")
+
+
+def _program(
+    folder: Path, arguments: list[str], output: BinaryIO, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", *arguments],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=os.environ | environment,
+        text=True,
+        check=False,
+        timeout=60,
+    )

@@ -24,6 +24,7 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.streams.objects import CaptureSaid
 from mirrorlake.app.streams.supervisor import Work
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRequest
 from mirrorlake.capture.events.state import BatchTimes, StreamLatencies, WrittenEvents
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.config import Project
@@ -109,6 +110,18 @@ def test_latencies_are_counted_per_stream_and_told_per_object(batches: ServiceBa
         assert line in text
     assert "mirrorlake_object_total_latency_seconds{" not in text  # of its last batch: unknown
     assert "shop.unknown" not in re.sub(r"event_count.*|bytes_count.*", "", text)
+
+
+def test_objects_that_differ_from_their_source_are_counted(batches: ServiceBatches) -> None:
+    (work,) = slow_and_unknown()
+    assert f'mirrorlake_stream_differing_objects{{stream="{STREAM}"}} 0.0' in text_of(batches)
+    assert work.status is not None
+    orders, unknown = work.status.tables
+    request = BackfillRequest("b1", "shop.orders", reason="it left the publication")
+    other = replace(orders, reread=BackfillJob(request))
+    works = [replace(work, status=replace(work.status, tables=[other, unknown]))]
+    text = text_of(batches, works)
+    assert f'mirrorlake_stream_differing_objects{{stream="{STREAM}"}} 1.0' in text
 
 
 @pytest.mark.clause("ST-304")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -136,6 +138,26 @@ def _options(
 def run() -> None:
     """Run the program. A MirrorlakeError is printed as one sentence and sets the exit code."""
     try:
+        _run()
+    except SystemExit:
+        try:
+            _flush_output()  # Python would do it later, with an error of its own
+        except BrokenPipeError:
+            _discard_output()
+        except OSError as error:
+            _output_failed(error)
+        raise
+    except BrokenPipeError:  # an error was written, and nobody reads it
+        _discard_output()
+        sys.exit(1)
+    except OSError as error:
+        if StorageUnavailable.of(error) is None:
+            raise
+        _output_failed(error)
+
+
+def _run() -> None:
+    try:
         app(standalone_mode=True, prog_name="mirrorlake")
     except MirrorlakeError as error:
         fail(error, as_json="--json" in sys.argv)
@@ -154,7 +176,25 @@ def run() -> None:
         refused = StorageUnavailable.of(error)
         if refused is None:
             raise
+        _flush_output()  # fails if it was the output that was refused
         fail(refused, as_json="--json" in sys.argv)
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None and not sys.stdout.closed:  # as in a process without it
+        sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """Drop what is left of the output, and all that follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _output_failed(error: OSError) -> NoReturn:
+    _discard_output()
+    hint = (StorageUnavailable.of(error) or StorageUnavailable("")).hint
+    said = (error.strerror or "failed").lower()
+    fail(StorageUnavailable(f"the output cannot be written: {said}", hint=hint), as_json=False)
 
 
 if __name__ == "__main__":

@@ -134,9 +134,15 @@ def _times(works: list[Work]) -> Iterator[Metric]:
     failed = GaugeMetricFamily(
         "mirrorlake_stream_failed_objects", "Objects that stand still", labels=_STREAM
     )
+    differing = GaugeMetricFamily(
+        "mirrorlake_stream_differing_objects",
+        "Objects that are known to differ from their source",
+        labels=_STREAM,
+    )
     now = datetime.now(UTC)
     for work in works:
         tables = work.status.tables if work.status else []
+        differing.add_metric([str(work.name)], sum(table.differs for table in tables))
         failed.add_metric([str(work.name)], sum(table.error is not None for table in tables))
         for table in tables:
             labels = [str(work.name), table.table]
@@ -146,7 +152,7 @@ def _times(works: list[Work]) -> Iterator[Metric]:
                 lag.add_metric(labels, table.lag_seconds)
     for labels, last in _event_times(works):
         age.add_metric(labels, max(now.timestamp() - last.committed / 1000, 0.0))
-    yield from (age, lag, failed)
+    yield from (age, lag, failed, differing)
 
 
 def _freshness(works: list[Work]) -> Iterator[Metric]:

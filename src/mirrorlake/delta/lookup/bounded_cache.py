@@ -34,11 +34,13 @@ class BoundedCache(Generic[K, V]):
             return self._values.get(known)
 
     def put(self, known: K, value: V) -> V:
-        """Cache a value, and return it."""
+        """Cache a value in place of another one, and return it."""
         with self._lock:
-            if known not in self._values:
-                self._values[known] = value
-                self.size += self.cost(value)
+            if known in self._values:
+                self.size -= self.cost(self._values[known])
+            self._values[known] = value
+            self._values.move_to_end(known)
+            self.size += self.cost(value)
             while self.size > self.most and self._values:
                 self.size -= self.cost(self._values.popitem(last=False)[1])
         return value

@@ -76,16 +76,18 @@ def verify(path: Path, columns: Collection[str] | None = None, but: Collection[s
         return
     facts = path.stat()
     file_id = (str(path), facts.st_size, facts.st_mtime_ns)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        # Before the pages, so that a bit that changes in between is detected the next time.
-        checksums = _checksums(content, [(chunk.start, chunk.end) for chunk in chunks])
-        unknown = [
-            (chunk, checksum)
-            for chunk, checksum in zip(chunks, checksums, strict=True)
-            if _cache.get((*file_id, chunk.start)) != checksum
-        ]
-        if unknown:
-            _verify_pages(path, content, [chunk for chunk, _checksum in unknown])
+    with path.open("rb") as file:
+        # Not closed here, where an array in the frames of an error might still use it.
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    # Before the pages, so that a bit that changes in between is detected the next time.
+    checksums = _checksums(content, [(chunk.start, chunk.end) for chunk in chunks])
+    unknown = [
+        (chunk, checksum)
+        for chunk, checksum in zip(chunks, checksums, strict=True)
+        if _cache.get((*file_id, chunk.start)) != checksum
+    ]
+    if unknown:
+        _verify_pages(path, content, [chunk for chunk, _checksum in unknown])
     for chunk, checksum in unknown:
         _cache.put((*file_id, chunk.start), checksum)
 
@@ -212,7 +214,7 @@ def _pages(content: mmap.mmap, at: int, end: int) -> np.ndarray:
     return np.array(found, np.int64).reshape(-1, 3).T
 
 
-CACHE_BYTES = 8 << 20
+CACHE_BYTES = 32 << 20
 """What a process remembers of chunks: to verify each page takes longer than all at once."""
 
 _cache: BoundedCache[tuple[str, int, int, int], int] = BoundedCache(CACHE_BYTES, lambda _: 300)
