@@ -176,3 +176,12 @@ def test_statistics_use_the_names_in_data_files(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "mapped", SHAPE.schema, mapped=True)
     (action,) = apply(table, (INSERT, (1, "a"))).actions
     assert json.loads(action["add"]["stats"])["minValues"] == {"col-1": 1, "col-2": "a"}
+
+
+def test_a_change_file_contains_the_text_of_each_change_type_once(table: HandmadeTable) -> None:
+    apply(table, *((INSERT, (number, "a")) for number in range(1000)))
+    apply(table, *((UPDATE, (number, "b")) for number in range(1000)))
+    (path,) = (table.path / "_change_data").glob("*.parquet")
+    kinds = pq.read_metadata(path).row_group(0).column(2)
+    assert kinds.path_in_schema == "_change_type"
+    assert kinds.total_uncompressed_size < 500  # and not 16 bytes for each row

@@ -348,10 +348,11 @@ def _images(
     found: pa.Table, replaced: np.ndarray, rows: pa.Table, updated: np.ndarray
 ) -> tuple[pa.Table, pa.Array]:
     """The rows of the change file, before and after images, and their change types."""
-    old = change_types(replaced, "update_preimage", "delete")
-    new = change_types(updated, "update_postimage", "insert")
+    # Of one dictionary: a Parquet writer that meets a second one repeats each text from there on.
+    kinds = ["update_preimage", "delete", "update_postimage", "insert"]
+    which = np.concatenate((np.where(replaced, 0, 1), np.where(updated, 2, 3)))
     both = pa.concat_tables([found.cast(rows.schema), rows])
-    return both, pa.chunked_array([old, new])
+    return both, pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int8)), kinds)
 
 
 def delete_rows(
