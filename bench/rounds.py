@@ -1,9 +1,9 @@
 """Rounds: all sides in turn, so that a slow minute of the machine falls on all of them.
 
 Before each side, all that others have written is flushed: a side that makes its files durable would
-wait for the files of those that do not. And the files that it reads are in the page cache: some
-machines take the memory of files that were not read for some seconds, so that a side would read
-from the disk after a slow one, and from memory after a fast one.
+wait for the files of those that do not. And the files of its copy of a table are in the page cache
+(`cached`): some machines take the memory of files that were not read for some seconds, so that a
+side would read from the disk after a slow one, and from memory after a fast one.
 """
 
 from __future__ import annotations

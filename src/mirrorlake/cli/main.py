@@ -181,7 +181,8 @@ def _run() -> None:
 
 
 def _flush_output() -> None:
-    if sys.stdout is not None and not sys.stdout.closed:  # as in a process without it
+    # None where the process began without standard output.
+    if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
 
 

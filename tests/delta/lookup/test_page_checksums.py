@@ -136,6 +136,20 @@ def test_a_bit_that_a_disk_changes_later_is_detected(tmp_path: Path) -> None:
     verify(path)
 
 
+def test_an_interruption_is_not_hidden_by_the_map_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _value = _indexed(tmp_path, has_dictionary=False)
+    monkeypatch.setattr(page_checksums, "_FEW", 1)
+
+    def interrupted(_content: np.ndarray, _at: np.ndarray, _ends: np.ndarray) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(page_checksums, "_with_checksums", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verify(path)
+
+
 def test_a_page_index_is_read_once_for_a_file_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
