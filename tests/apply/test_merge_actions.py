@@ -49,7 +49,7 @@ def test_merging_the_actions_gives_rows_and_feed_of_the_model(history) -> None:
         expected += model.apply(landing.changes)
         net = folded(shape, landing)
         if landing.truncate or net.is_append:
-            actions = inserts_of(net, deleted=len(rows) if landing.truncate else 0)
+            actions = inserts_of(net, gone=len(rows) if landing.truncate else 0)
         else:
             code, found = looked_up(shape, net, rows)
             actions = merge_actions(net, code, found if net.missing is not None else None)

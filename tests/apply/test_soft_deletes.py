@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mirrorlake.errors import UnsupportedTable
-from mirrorlake.mirror.engine import Failed, MirrorEngine
+from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import ROW_COMMIT_TIME, ROW_DELETED, ROW_POSITION, Marker
 from mirrorlake.model.table import Column, Schema
@@ -28,6 +27,10 @@ TOLD = Shape.of(
 _numbers = itertools.count(1)
 
 
+KINDS = {"alone": {}, "partitioned": {"partitioned": True}, "merge": {"merges": True}}
+"""How the engine is made: for batches in one task, into partitions, and by the merge strategy."""
+
+
 def softly(shape: Shape) -> Shape:
     """The shape of the table, which has a column more than its files."""
     deleted = Column(ROW_DELETED, types.BOOLEAN)
@@ -43,11 +46,12 @@ class SoftTable:
         shape: Shape,
         *,
         partitioned: bool = False,
+        merges: bool = False,
         engine: MirrorEngine | None = None,
         reader: Reader | None = None,
     ) -> None:
         partitions = by_plain_columns if partitioned else lambda _schema: ()
-        engine = engine or in_process_engine(store, partitions=partitions)
+        engine = engine or in_process_engine(store, partitions=partitions, merges=merges)
         path = f"Tables/soft{next(_numbers)}"
         self.shape, whole = shape, softly(shape)
         self.mirrored = Mirrored(engine, store, reader or HandmadeReader(store), whole, path)
@@ -73,15 +77,15 @@ class SoftTable:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("kind", ["alone", "partitioned", "merge"])
 @pytest.mark.parametrize("way", some(list(Way), 2))
 @settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))
 @given(history=histories([TOLD, TOLD, *SHAPES.values(), KEYLESS], batches=4))
 def test_rows_and_feed_are_those_of_the_model(
-    store: LocalStore, way: Way, partitioned: bool, history: Any
+    store: LocalStore, way: Way, kind: str, history: Any
 ) -> None:
     shape, landings = history
-    table, hard = SoftTable(store, shape, partitioned=partitioned), shape.table()
+    table, hard = SoftTable(store, shape, **KINDS[kind]), shape.table()
     with forced(way):
         for landing in landings:
             if landing.truncate:
@@ -98,8 +102,8 @@ ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING)
 INS, UPD, DEL = Marker.INSERT, Marker.UPDATE, Marker.DELETE
 
 
-def rows_after(store: LocalStore, *batches: list[tuple[Marker, Row]]) -> Counter[Row]:
-    table = SoftTable(store, ORDERS)
+def rows_after(store: LocalStore, kind: str, *batches: list[tuple[Marker, Row]]) -> Counter[Row]:
+    table = SoftTable(store, ORDERS, **KINDS[kind])
     for batch in batches:
         table.apply([Change(marker, row) for marker, row in batch])
     return Counter(table.mirrored.rows())
@@ -126,10 +130,11 @@ LIVES: dict[str, tuple[list[list[tuple[Marker, Row]]], list[Row]]] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["alone", "merge"])
 @pytest.mark.parametrize("name", LIVES)
-def test_rows_are_marked_as_deleted_and_restored(store: LocalStore, name: str) -> None:
+def test_rows_are_marked_as_deleted_and_restored(store: LocalStore, name: str, kind: str) -> None:
     batches, expected = LIVES[name]
-    assert rows_after(store, *batches) == Counter(expected)
+    assert rows_after(store, kind, *batches) == Counter(expected)
 
 
 def test_a_truncation_marks_all_rows_with_its_time(store: LocalStore) -> None:
@@ -153,13 +158,3 @@ def test_a_load_is_appended_without_a_lookup(store: LocalStore) -> None:
     table = SoftTable(store, ORDERS)
     table.apply([Change(INS, (n, "a")) for n in range(5)], is_load=True, appends=True)
     assert not any(row[-1] for row in table.mirrored.rows())
-
-
-def test_with_merge_soft_deletes_are_refused(store: LocalStore) -> None:
-    engine = in_process_engine(store, merges=True)
-    table = Mirrored(engine, store, HandmadeReader(store), softly(ORDERS), "Tables/merged")
-    table.create(soft=True)
-    outcome = table.run(table.step(as_file(ORDERS, [Change(INS, ONE)]), soft=True))
-    assert isinstance(outcome, Failed)
-    assert isinstance(outcome.error, UnsupportedTable)
-    assert "mirror.deletes is soft" in outcome.error.what

@@ -206,20 +206,18 @@ def test_soft_deletes_can_be_asked_for_and_tell_when(tmp_path: Path) -> None:
     assert others.mirror.soft_deletes
 
 
-@pytest.mark.parametrize(
-    ("setting", "field"),
-    [
-        ("mirror: {deletes: soft, strategy: merge}", "mirror.strategy"),
-        ("mirror: {deletes: soft, template: compatible}", "mirror.template"),
-        ("mirror: {deletes: soft}\nlanding: {strict: true}", "landing.strict"),
-    ],
-)
-def test_what_cannot_be_with_soft_deletes_is_refused(
-    tmp_path: Path, setting: str, field: str
+@pytest.mark.parametrize("other", ["strategy: merge", "template: compatible"])
+def test_soft_deletes_are_possible_with_each_strategy(tmp_path: Path, other: str) -> None:
+    text = f"name: a\nroot: b\nmirror: {{deletes: soft, {other}}}\n"
+    assert load(write(tmp_path, text), {}).mirror.soft_deletes
+
+
+def test_soft_deletes_are_refused_where_a_truncation_begins_the_table_anew(
+    tmp_path: Path,
 ) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
-    error = refused(tmp_path, f"{text}{setting}\n")
-    assert error.where.endswith(f"field {field}")
+    error = refused(tmp_path, f"{text}mirror: {{deletes: soft}}\nlanding: {{strict: true}}\n")
+    assert error.where.endswith("field landing.strict")
     assert "mirror.deletes is soft" in error.what
 
 

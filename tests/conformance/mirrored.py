@@ -26,7 +26,7 @@ from mirrorlake.mirror.steps import (
     Estimate,
     Evidence,
 )
-from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.change import MARKER_COLUMN, ROW_DELETED, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.storage.local import LocalStore
@@ -126,6 +126,8 @@ class Mirrored:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not isinstance(file, bytes | pa.Table):
             file = as_file(self.shape, [Change(marker, row) for marker, row in file])
+            if ROW_DELETED in file.column_names:  # which the mirror adds
+                file = file.drop_columns([ROW_DELETED])
         path.write_bytes(file if isinstance(file, bytes) else content(file))
         return path.stat().st_size
 

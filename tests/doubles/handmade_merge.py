@@ -42,7 +42,9 @@ from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.compaction.optimize import Join, Purge
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome
 from mirrorlake.mirror.table.progress import KEY_COLUMNS
+from mirrorlake.model.change import ROW_DELETED
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.storage.store import Store
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, rows_of
@@ -93,7 +95,12 @@ class HandmadeMerge:
     def _apply(self, batch: OpenBatch, before_commit: Callable[[], None]) -> Outcome:
         step = batch.step
         landed = tuple(landed_paths(self._store, step.files))
-        report, source = self._look(batch, MergeTask(batch.rows(), landed, step.truncated))
+        task = MergeTask(
+            batch.rows(), landed, step.truncated, skip_equal=step.skip_equal, soft=batch.soft
+        )
+        if step.backfill:
+            task = replace(task, present=_present(batch, step.backfill.keys))
+        report, source = self._look(batch, task)
         if report.error is not None:
             return Failed(report.error)
         assert source is not None
@@ -113,7 +120,8 @@ class HandmadeMerge:
         report, rows = first_fold(task)
         table = HandmadeTable(batch.location)
         if report.needs == COUNT:
-            return first_fold(replace(task, deleted=len(table.rows())))
+            gone = [row for row in table.rows() if not (task.soft and _is_deleted(batch, row))]
+            return first_fold(replace(task, gone=len(gone)))
         if report.needs != KEYS:
             return report, rows
         assert rows is not None
@@ -129,7 +137,12 @@ class HandmadeMerge:
     def _committed(self, batch: OpenBatch, source: pa.Table, report: MergeReport) -> Outcome:
         acted = _acted(source, batch)
         assert {action for action, _row in acted} == report.kinds, "of others no clause is written"
-        actions = _rewritten(HandmadeTable(batch.location), batch, acted)
+        table = HandmadeTable(batch.location)
+        if report.marks is None:
+            actions = _rewritten(table, batch, acted)
+        else:
+            assert not acted
+            actions = _all_marked(table, batch, report.marks)
         said = commit_metadata(
             batch.step,
             batch.progress,
@@ -199,6 +212,46 @@ def _rewritten(
     told = shape.arrow(row for _kind, row in images)
     kinds = pa.array([kind for kind, _row in images], pa.string())
     return actions + (rewrite.write_changes(table.path, told, kinds, schema) if images else [])
+
+
+def _all_marked(table: HandmadeTable, batch: OpenBatch, marks: pa.Table) -> list[dict[str, Any]]:
+    """What it takes to update every row that is not marked as deleted."""
+    shape, schema, actions = _shape(batch), batch.schema, list[dict[str, Any]]()
+    (values,) = marks.to_pylist()
+    before: list[Row] = []
+    after: list[Row] = []
+    for add in table.files:
+        rows = table.rows_in(table.path, add)
+        live = [row for row in rows if not _is_deleted(batch, row)]
+        new = [
+            tuple(values.get(n, v) for n, v in zip(shape.schema.names, row, strict=True))
+            for row in live
+        ]
+        left = [row for row in rows if _is_deleted(batch, row)] + new
+        before, after = before + live, after + new
+        if live:
+            actions.append({"remove": removed(add)})
+            actions += rewrite.write_data_files(
+                table.path, schema, shape.arrow(left), list(shape.key)
+            )
+    kinds = ["update_preimage"] * len(before) + ["update_postimage"] * len(after)
+    told = shape.arrow([*before, *after])
+    return actions + (
+        rewrite.write_changes(table.path, told, pa.array(kinds, pa.string()), schema)
+        if kinds
+        else []
+    )
+
+
+def _is_deleted(batch: OpenBatch, row: Row) -> bool:
+    return bool(row[batch.schema.schema.names.index(ROW_DELETED)])
+
+
+def _present(batch: OpenBatch, keys: KeyRange) -> pa.Table:
+    """The keys of the table within a range."""
+    shape = _shape(batch)
+    held = shape.arrow(HandmadeTable(batch.location).rows()).select(list(shape.key))
+    return held.filter(pa.array(keys.contains(held)))
 
 
 def _acted(source: pa.Table, batch: OpenBatch) -> list[Acted]:

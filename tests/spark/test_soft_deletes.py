@@ -15,8 +15,11 @@ from tests.spark.test_apply import SparkReader
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 
-def test_rows_are_marked_and_cleared(spark: Spark, store: LocalStore) -> None:
-    engine = spark_engine(spark, store, strategy=StrategySetting.AUTO)
+@pytest.mark.parametrize("strategy", [StrategySetting.AUTO, StrategySetting.MERGE])
+def test_rows_are_marked_and_cleared(
+    spark: Spark, store: LocalStore, strategy: StrategySetting
+) -> None:
+    engine = spark_engine(spark, store, strategy=strategy)
     table = SoftTable(store, TOLD, engine=engine, reader=SparkReader(spark.session, store))
     table.apply([Change(INS, (n, "a", "1:1")) for n in range(6)], is_load=True, appends=True)
     table.apply([Change(DEL, (n, None, "2:1")) for n in (0, 1)], [Change(UPD, (2, "b", "2:2"))])

@@ -11,7 +11,6 @@ import structlog
 from mirrorlake.apply import input_splits
 from mirrorlake.apply.commit_metadata import commit_metadata
 from mirrorlake.apply.committer import BatchCommit, Committer
-from mirrorlake.apply.fold import SoftDeletes
 from mirrorlake.apply.runner import Runner, TasksDied
 from mirrorlake.apply.stages.spread import Spread, SpreadSettings
 from mirrorlake.apply.strategy import OpenBatch
@@ -156,10 +155,6 @@ class Direct:
             )
 
     def _whole_task(self, batch: OpenBatch, threads: int) -> BatchTask:
-        evidence, soft = batch.step.evidence, None
-        if batch.step.marks:
-            position = evidence.positions[1] if evidence.positions else None
-            soft = SoftDeletes(position, evidence.source_time)
         return BatchTask(
             rows=batch.rows(threads),
             location=batch.location,
@@ -170,7 +165,7 @@ class Direct:
             options=batch.options,
             backfill=batch.step.backfill.keys if batch.step.backfill else None,
             skip_equal=batch.step.skip_equal,
-            soft=soft,
+            soft=batch.soft,
         )
 
     def _commit(

@@ -246,7 +246,7 @@ class Engine:
         able = (
             batch.choice.strategy is StrategyName.DIRECT and StrategyName.MERGE in self._strategies
         )
-        able = able and not (batch.step.soft or batch.schema.feed is schemas.FeedMode.REPLACE)
+        able = able and batch.schema.feed is not schemas.FeedMode.REPLACE
         if not (doubtful and able and self._strategy is StrategySetting.AUTO):
             return outcome
         assert isinstance(outcome, Failed)
@@ -280,7 +280,7 @@ class Engine:
         if choice.strategy is not StrategyName.DIRECT and choice.reason != self._platform:
             self._log_strategy(step.table, choice)
         schema = schemas.parse(snapshot.metadata)
-        if refusal := strategy_refusal(str(step.table), choice, soft=step.soft, feed=schema.feed):
+        if refusal := strategy_refusal(str(step.table), choice, feed=schema.feed):
             return Failed(refusal)
         return OpenBatch(
             choice,

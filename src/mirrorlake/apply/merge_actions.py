@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.write.equal_rows import without_equal
 from mirrorlake.delta.write.rewrite import choose_rows, fill_unchanged
+from mirrorlake.delta.write.soft_deletes import with_marks
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net_changes import NetChanges
 
@@ -56,7 +57,7 @@ def merge_actions(
 ) -> MergeActions:
     """The actions of a batch that does not truncate the table, given the existing rows of its keys.
 
-    code: int64, for each existing row of a reset key, the row number of the key in `net.keys`;
+    code: int64, for each existing row of a key to look up, the row number of the key in `net.keys`;
     found: those rows with all columns, if values are missing, compared or kept; skip_equal: do
     not rewrite rows whose values do not change. Raises NoBaseRow, NoSuchRow.
     """
@@ -64,6 +65,10 @@ def merge_actions(
     if net.take is not None:
         return _whole_row_actions(net, code, found)
     rows = net.rows if found is None else fill_unchanged(net, found, code)
+    if net.deleted is not None:
+        assert found is not None
+        net, matters = with_marks(net, rows, code, found)
+        rows, code, found = net.rows, code[matters], found.filter(pa.array(matters))
     if skip_equal and found is not None:
         net, matters = without_equal(net, rows, code, found)
         rows, code = net.rows, code[matters]
@@ -109,11 +114,13 @@ def _whole_row_actions(net: NetChanges, code: np.ndarray, found: pa.Table | None
     )
 
 
-def inserts_of(net: NetChanges, deleted: int = 0) -> MergeActions:
+def inserts_of(net: NetChanges, gone: int = 0) -> MergeActions:
     """The actions that do not depend on existing rows: those of a batch of inserts, or of a batch
-    that truncates the table. deleted: number of rows that the truncation removes."""
+    that truncates the table. gone: number of rows that the truncation removes, or marks."""
     rows = net.rows
-    counts = Counts(insert=rows.num_rows, delete=deleted)
+    counts = Counts(insert=rows.num_rows, delete=gone)
+    if net.marks is not None:
+        counts = Counts(insert=rows.num_rows, update=gone)
     return MergeActions(rows, np.full(rows.num_rows, MergeAction.INSERT, np.int8), counts)
 
 

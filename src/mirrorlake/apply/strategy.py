@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mirrorlake.apply.fold import SoftDeletes
 from mirrorlake.apply.task.landed_rows import LandedRows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.engine import Outcome
@@ -40,6 +41,15 @@ class OpenBatch:
             return self.step.key
         others = {*self.progress.computed, *METADATA_COLUMNS}
         return tuple(name for name in self.schema.schema.names if name not in others)
+
+    @property
+    def soft(self) -> SoftDeletes | None:
+        """Set if the batch may mark rows as deleted."""
+        if not self.step.marks:
+            return None
+        evidence = self.step.evidence
+        position = evidence.positions[1] if evidence.positions else None
+        return SoftDeletes(position, evidence.source_time)
 
     def rows(self, threads: int = 1) -> LandedRows:
         """The reader of its landed files, for tasks."""

@@ -400,21 +400,16 @@ class ProjectFile(Section):
         )
 
     def _soft_deletes(self, path: Path) -> bool:
-        """Whether deletes are soft, which only one strategy supports."""
+        """Whether deletes are soft."""
         if self.mirror.deletes == "hard":
             return False
-        opposed = [
-            ("mirror.strategy", self.mirror.strategy == "merge"),
-            ("mirror.template", self.mirror.template == "compatible"),
-            ("landing.strict", self.landing.strict),
-        ]
-        for name, is_set in opposed:
-            if is_set:
-                raise ConfigError(
-                    f"mirror.deletes is soft, which is not possible with this value of {name}",
-                    where=f"{path}, field {name}",
-                    hint="Remove this setting, or set mirror.deletes to hard.",
-                )
+        if self.landing.strict:
+            raise ConfigError(
+                "mirror.deletes is soft, which is not possible with this value of landing.strict: "
+                "a truncation would begin the table anew",
+                where=f"{path}, field landing.strict",
+                hint="Remove this setting, or set mirror.deletes to hard.",
+            )
         return True
 
     def _change_logs(self, path: Path) -> dict[str, str | bool]:

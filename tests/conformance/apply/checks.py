@@ -9,12 +9,21 @@ import pyarrow as pa
 
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Failed, Outcome
+from mirrorlake.model.change import ROW_POSITION
 from mirrorlake.model.landed import FileName
 from tests.conformance.apply.player import OTHER_GENERATION
-from tests.conformance.apply.scenario import MODELLED, Compacts, Lands, Made, Played, Refused
+from tests.conformance.apply.scenario import (
+    MODELLED,
+    Compacts,
+    Lands,
+    Made,
+    Played,
+    Refused,
+    Scenario,
+)
 from tests.conformance.mirrored import GENERATION, Feeds, Mirrored
 from tests.histories import counted
-from tests.reference import Change, Row, plain, without_equal
+from tests.reference import Change, Row, Table, plain, without_equal
 from tests.sim.engine import backfilled
 
 
@@ -86,17 +95,27 @@ def _check_refusal(
         assert error.file == f"{FileName(recorded + act.truncated + expected.file)}"
 
 
+def _model(scenario: Scenario) -> Table:
+    model, names = scenario.shape.table(), scenario.shape.schema.names
+    model.metadata = tuple(names.index(name) for name in names if name == ROW_POSITION)
+    model.soft = len(names) - 1 if scenario.soft else None
+    return model
+
+
 def _modelled(played: Played) -> tuple[list[Row], Feeds] | None:
     """The rows that the model has, and its feed by version; None where a scenario is about more
     than changes that are applied."""
     if not all(isinstance(act, Lands) for act in played.scenario.acts):
         return None
-    model, feeds = played.scenario.shape.table(), Feeds()
+    model, feeds = _model(played.scenario), Feeds()
     for act, outcome in zip(played.scenario.acts, played.outcomes, strict=True):
         is_applied = isinstance(act, Lands) and isinstance(outcome, Applied)
         if not is_applied or act.step.get("whole_rows"):
             return None
-        feed = model.truncate() if act.truncated else Counter()
+        feed = Counter[tuple[str, Row]]()
+        if act.truncated:
+            position, _last = act.step.get("positions", (None, None))
+            feed = model.truncate(dict.fromkeys(model.metadata, position))
         files = list(act.files.values() if isinstance(act.files, Mapping) else act.files)
         if any(isinstance(file, bytes | pa.Table) for file in files):
             return None

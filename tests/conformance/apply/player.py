@@ -60,7 +60,11 @@ def play(subject: Subject, scenarios: Sequence[Scenario]) -> dict[str, Played]:
     ]
     for one in every:
         with _noted(one):
-            one.table.create(required=one.scenario.required, detection=one.scenario.detection)
+            one.table.create(
+                required=one.scenario.required,
+                detection=one.scenario.detection,
+                soft=one.scenario.soft,
+            )
     for number in range(max(len(one.scenario.acts) for one in every)):
         _round(subject, [one for one in every if number < len(one.scenario.acts)], number)
     _look_again(subject, [one for one in every if one.error is None])
@@ -76,7 +80,7 @@ def _round(subject: Subject, every: Sequence[Played], number: int) -> None:
             with _noted(one):
                 act = one.scenario.acts[number]
                 if isinstance(act, Lands):
-                    steps.append((one, _step(one.table, act)))
+                    steps.append((one, _step(one.table, act, soft=one.scenario.soft)))
                 elif isinstance(act, Compacts):
                     compacted.append(one)
                 else:
@@ -98,12 +102,12 @@ def _round(subject: Subject, every: Sequence[Played], number: int) -> None:
                 one.outcomes.append(outcome)
 
 
-def _step(table: Mirrored, act: Lands) -> ApplyFiles:
+def _step(table: Mirrored, act: Lands, *, soft: bool) -> ApplyFiles:
     if act.first is not None:
         table = replace(table, recorded=act.first - 1)
     if isinstance(act.files, Mapping):
         return table.named_step(act.files)
-    return table.step(*act.files, truncated=act.truncated, **act.step)
+    return table.step(*act.files, truncated=act.truncated, **({"soft": soft} | act.step))
 
 
 def _do(subject: Subject, table: Mirrored, act: Act) -> None:

@@ -146,7 +146,8 @@ Act = Lands | Adds | Made | Restarts | Compacts
 class Scenario:
     """A table, what is done with it, and the rows that it has at the end.
 
-    required: columns that were declared non-null; detection: how files are found; version: that
+    required: columns that were declared non-null; detection: how files are found; soft: with soft
+    deletes, the last column says which rows are deleted, and is not in the files; version: that
     the table has at the end; mapping: how Delta finds its columns in data files; then: what else
     must hold.
     """
@@ -159,6 +160,7 @@ class Scenario:
     path: str = ""
     required: tuple[str, ...] = ()
     detection: str = SEQUENTIAL
+    soft: bool = False
     version: int | None = None
     mapping: str | None = None
     then: Callable[[Played], None] | None = None

@@ -29,6 +29,7 @@ from tests.conformance.apply.player import Subject, play
 from tests.conformance.apply.row_checks import ROW_CHECKS
 from tests.conformance.apply.rows import ROWS
 from tests.conformance.apply.scenario import ORDERS, Played, Scenario, insert, update, upsert
+from tests.conformance.apply.soft_deletes import SOFT_DELETES
 from tests.conformance.apply.tables import TABLES
 from tests.conformance.apply.whole_rows import WHOLE_ROWS
 from tests.conformance.mirrored import Mirrored
@@ -44,6 +45,7 @@ SCENARIOS = [
     *BY_TIME,
     *BACKFILLS,
     *WHOLE_ROWS,
+    *SOFT_DELETES,
 ]
 
 SubjectAt = Callable[[Path], Subject]

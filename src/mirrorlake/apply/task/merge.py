@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
-from mirrorlake.apply.fold import LandedBatch, fold
+from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
 from mirrorlake.apply.task.existing_deletes import existing_deletes
@@ -28,16 +28,17 @@ from mirrorlake.model.net_changes import NetChanges
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A batch, or a part of a load. deleted: the number of rows that a truncation removes, if it is
-    known; present: for a backfill chunk, the existing keys in its range; skip_equal: do not
-    rewrite rows whose values do not change."""
+    """A batch, or a part of a load. gone: the number of rows that a truncation removes or marks, if
+    it is known; present: for a backfill chunk, the existing keys in its range; skip_equal: do not
+    rewrite rows whose values do not change; soft: set with soft deletes."""
 
     rows: LandedRows
     landed: tuple[LandedPath, ...]
     truncate: bool = False
-    deleted: int | None = None
+    gone: int | None = None
     present: pa.Table | None = None
     skip_equal: bool = False
+    soft: SoftDeletes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class MergeReport:
 
     needs: KEYS or COUNT if more has to be known before the merge actions can be computed; whole:
     whether all columns of the existing rows are needed; kinds: of the merge actions; read: rows of
-    each landed file, by marker.
+    each landed file, by marker; marks: the values, one row, that a truncation with soft deletes
+    gives to all rows that are not marked as deleted.
     """
 
     needs: str = ""
@@ -55,6 +57,7 @@ class MergeReport:
     kinds: frozenset[MergeAction] = frozenset()
     read: tuple[Rows, ...] = ()
     error: MirrorlakeError | None = None
+    marks: pa.Table | None = None
 
 
 KEYS, COUNT = "the rows of its keys", "the number of rows"
@@ -79,16 +82,17 @@ def first_fold(task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
 
     def fold_() -> tuple[MergeReport, pa.Table | None]:
         net, read = _read(task)
-        if net.truncate and task.deleted is None:
+        if net.truncate and task.gone is None:
             return MergeReport(COUNT, read=read), None
         if net.truncate or net.is_append:
-            return _reported(task, inserts_of(net, task.deleted or 0), read)
-        reset = np.flatnonzero(net.reset)
+            report, rows = _reported(task, inserts_of(net, task.gone or 0), read)
+            return replace(report, marks=net.marks), rows
+        reset = np.flatnonzero(net.reset | (net.deleted is not None))
         keys = net.keys.take(pa.array(reset))
         columns = [*keys.columns, pa.array(reset, pa.int64())]
         numbered = pa.table(columns, names=[str(i) for i in range(len(columns))])
         kept = net.take is not None and net.rows.num_columns > net.keys.num_columns
-        whole = kept or net.missing is not None or task.skip_equal
+        whole = kept or net.missing is not None or task.skip_equal or net.deleted is not None
         return MergeReport(KEYS, whole=whole, read=read), numbered
 
     return _guarded(task, fold_)
@@ -128,7 +132,9 @@ def _read(task: MergeTask) -> Read:
     schema = task.rows.schema.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
     whole = task.rows.whole_rows
-    batch = LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate, whole)
+    batch = LandedBatch(
+        task.rows.table, schema, task.rows.key, files, task.truncate, whole, task.soft
+    )
     if task.present is not None:
         batch = replace(batch, files=[existing_deletes(batch, task.present), *files])
     net = fold(batch)

@@ -51,7 +51,7 @@ def refusal(known: KnownTable) -> TableError | None:
         StrategyFacts(known.settings.strategy, known.platform, progress.delegated)
     )
     return (
-        strategy_refusal(name, choice, soft=known.settings.soft_deletes, feed=known.options.feed)
+        strategy_refusal(name, choice, feed=known.options.feed)
         or _whole_rows_refusal(known, name)
         or _deletes_refusal(known, name)
         or _detection_refusal(known, name)
@@ -60,25 +60,15 @@ def refusal(known: KnownTable) -> TableError | None:
     )
 
 
-def strategy_refusal(
-    table: str, choice: Choice, *, soft: bool, feed: FeedMode
-) -> UnsupportedTable | None:
-    """The error if the configured strategy is not possible for the table. soft: with soft deletes,
-    and feed: its change feed, where only `direct` supports what is configured."""
+def strategy_refusal(table: str, choice: Choice, *, feed: FeedMode) -> UnsupportedTable | None:
+    """The error if the configured strategy is not possible for the table. feed: its change feed,
+    where only `direct` supports what is configured."""
     if feed is FeedMode.REPLACE and (choice.refused or choice.strategy is not StrategyName.DIRECT):
         return UnsupportedTable(
             "mirror.tables has apply: replace, which this table or this Spark does not support: "
             f"{choice.refused or choice.reason}",
             table=table,
             hint="Undo what prevents it, or set apply to images.",
-        )
-    if soft and (choice.refused or choice.strategy is not StrategyName.DIRECT):
-        return UnsupportedTable(
-            "mirror.deletes is soft, which this table or this Spark does not support: "
-            f"{choice.refused or choice.reason}",
-            table=table,
-            hint="Undo what prevents it; or set mirror.deletes to hard, and run `mirrorlake reset "
-            f"{table}` if the table was made with soft deletes.",
         )
     if not choice.refused:
         return None

@@ -16,6 +16,7 @@ from mirrorlake.apply.merge_actions import MergeAction
 from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.arrow import nullable_schema
+from mirrorlake.model.change import ROW_DELETED
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.committer import USER_METADATA
@@ -33,10 +34,11 @@ class NewerVersion(Exception):
 @dataclass(frozen=True, slots=True)
 class MergeSource:
     """The merge actions of a batch, in the columns of a frame. kinds: the kinds of actions it
-    contains."""
+    contains; marks: set if all rows are to be marked as deleted, see `MergeReport`."""
 
     actions: DataFrame
     kinds: frozenset[MergeAction]
+    marks: pa.Table | None = None
 
     def rows(self, session: SparkSession, batch: OpenBatch) -> DataFrame:
         """The actions and the fence, which fails when the table has a newer version than the one on
@@ -81,6 +83,12 @@ def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: 
     return found.select(*(columns if whole else []), functions.col(f"s.{CODE}"))
 
 
+def count(session: SparkSession, batch: OpenBatch) -> int:
+    """The number of rows that a truncation removes, or marks as deleted."""
+    table = session.read.format("delta").load(batch.location).alias("t")
+    return (table.where(_is_live()) if batch.soft else table).count()
+
+
 def keys_between(session: SparkSession, batch: OpenBatch, keys: KeyRange) -> pa.Table:
     """The keys of the table within a range."""
     table = session.read.format("delta").load(batch.location).alias("t")
@@ -120,7 +128,10 @@ def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, user_met
         builder = builder.whenMatchedUpdate(action == int(MergeAction.UPDATE), set=own)
     if MergeAction.INSERT in source.kinds:
         builder = builder.whenNotMatchedInsert(action == int(MergeAction.INSERT), values=own)
-    if step.truncated:
+    if source.marks is not None:
+        values = _literals(source.marks, schema)
+        builder = builder.whenNotMatchedBySourceUpdate(_is_live(), set=values)
+    elif step.truncated:
         builder = builder.whenNotMatchedBySourceDelete()
     settings = {
         APPLICATION_ID: batch.progress.application,
@@ -153,6 +164,20 @@ def append(
     rows = source.rows(session, batch)
     inserts = rows.where(functions.col(ACTION) == int(MergeAction.INSERT)).select(*columns)
     inserts.write.format("delta").mode("append").options(**options).save(batch.location)
+
+
+def _is_live() -> Column:
+    """Whether a row of a table with soft deletes is not marked as deleted."""
+    return ~functions.coalesce(_of_table(ROW_DELETED), functions.lit(False))
+
+
+def _literals(marks: pa.Table, schema: Schema) -> dict[str, Column]:
+    """The values of one row, by quoted column."""
+    (row,) = marks.to_pylist()
+    return {
+        quoted(name): functions.lit(value).cast(str(schema[name].type))
+        for name, value in row.items()
+    }
 
 
 def _same(name: str, index: int, schema: Schema) -> Column:

@@ -41,6 +41,7 @@ from mirrorlake.spark.merge.statements import (
     MergeSource,
     NewerVersion,
     append,
+    count,
     keys_between,
     look_up,
     merge,
@@ -118,9 +119,8 @@ class Merge:
         user_metadata = json.dumps(
             commit_metadata(step, batch.progress, counts, read, self._identity)
         )
-        outcome = self._committed(
-            session, batch, MergeSource(looked.rows, kinds), user_metadata, counts
-        )
+        source = MergeSource(looked.rows, kinds, looked.reports[0].marks)
+        outcome = self._committed(session, batch, source, user_metadata, counts)
         self._reached(CrashPoint.COMMITTED)
         return outcome
 
@@ -136,8 +136,7 @@ class Merge:
             looked = frames.first_look(tasks)
             (first, *_others) = looked.reports
             if first.needs == COUNT:
-                deleted = session.read.format("delta").load(batch.location).count()
-                return frames.first_look([replace(tasks[0], deleted=deleted)])
+                return frames.first_look([replace(tasks[0], gone=count(session, batch))])
             if first.needs == KEYS:
                 found = look_up(session, batch, looked.rows, whole=first.whole)
                 return frames.second_look(tasks[0], found)
@@ -150,7 +149,9 @@ class Merge:
         if step.is_load and not step.truncated and len(landed) > 1:
             yield from (MergeTask(rows, (file,)) for file in landed)
         else:
-            yield MergeTask(rows, tuple(landed), step.truncated, skip_equal=step.skip_equal)
+            yield MergeTask(
+                rows, tuple(landed), step.truncated, skip_equal=step.skip_equal, soft=batch.soft
+            )
 
     def _identity(self, file: Landed) -> Identity | None:
         return Identity.of(self._store, file)
