@@ -12,7 +12,7 @@ IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt scripts/setup
+$(READY): pyproject.toml constraints.txt scripts/setup scripts/duckdb-delta.txt
 	@sh scripts/setup $(VENV)
 	@touch $(READY)
 
@@ -105,6 +105,7 @@ lock: setup
 	@sed '/^sqlalchemy==/,/^[^ ]/{/^sqlalchemy==/d;/^ /d}' constraints.txt >build/shared.txt
 	@$(PIN) bench/requirements.in -c build/shared.txt -o bench/constraints.txt
 	@$(PIN) scripts/site-requirements.in -o scripts/site-constraints.txt
+	@$(PIN) scripts/duckdb-delta.in -o scripts/duckdb-delta.txt
 
 clean:
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-site $(VENV)-pair build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

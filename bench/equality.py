@@ -6,13 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from bench import payments
-from mirrorlake.delta.duckdb_extension import load_delta
+
+Source: TypeAlias = str | pa.RecordBatchReader
+"""Rows: a table expression of DuckDB, or what `delta` returns, which can be read once."""
 
 VERSIONS = 3
 """After the last changes: files are joined in versions of their own, which tell of none."""
@@ -26,9 +29,12 @@ class Fingerprint:
     total: int
 
 
-def fingerprint(source: str, columns: Sequence[str] = ()) -> Fingerprint:
-    """Of the rows of `source`, a table expression of DuckDB; columns: the expressions to hash."""
-    return _fingerprint(_connected(), source, columns or payments.canonical())
+def fingerprint(source: Source, columns: Sequence[str] = ()) -> Fingerprint:
+    """Of the rows of a source. columns: the expressions to hash."""
+    columns = columns or payments.canonical()
+    if isinstance(source, str):
+        return _fingerprint(_connected(), source, columns)
+    return of_rows(source, columns)
 
 
 def newest_changes(table: Path, columns: Sequence[str]) -> Fingerprint:
@@ -43,8 +49,8 @@ def newest_changes(table: Path, columns: Sequence[str]) -> Fingerprint:
     return _fingerprint(connection, newest, [*columns, "_change_type"])
 
 
-def of_rows(rows: pa.Table, columns: Sequence[str]) -> Fingerprint:
-    """Of rows in memory. columns: the expressions to hash."""
+def of_rows(rows: pa.Table | pa.RecordBatchReader, columns: Sequence[str]) -> Fingerprint:
+    """Of rows of Arrow. columns: the expressions to hash."""
     connection = _connected()
     connection.register("given", rows)
     return _fingerprint(connection, "given", columns)
@@ -52,7 +58,6 @@ def of_rows(rows: pa.Table, columns: Sequence[str]) -> Fingerprint:
 
 def _connected() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    load_delta(connection)
     connection.execute("set TimeZone = 'UTC'")
     connection.execute("set enable_progress_bar = false")
     return connection
@@ -62,21 +67,21 @@ def _fingerprint(
     connection: duckdb.DuckDBPyConnection, source: str, columns: Sequence[str]
 ) -> Fingerprint:
     chosen = ", ".join(columns)
-    found = connection.execute(
+    ((rows, total),) = connection.execute(
         f"select count(*), coalesce(sum(hash({chosen})::hugeint), 0) from {source}"
-    ).fetchone()
-    assert found is not None
-    return Fingerprint(int(found[0]), int(found[1]))
+    ).fetchall()
+    return Fingerprint(int(rows), int(total))
 
 
-def rows(source: str) -> int:
-    """How many rows a table expression has."""
+def rows(source: Source) -> int:
+    """How many rows a source has."""
     return fingerprint(source, ["1"]).rows
 
 
-def delta(path: object) -> str:
-    """A Delta table as a table expression."""
-    return f"delta_scan('{path}')"
+def delta(path: Path) -> pa.RecordBatchReader:
+    """The rows of a Delta table, by delta-rs."""
+    query = QueryBuilder().register("t", DeltaTable(path))
+    return pa.RecordBatchReader.from_stream(query.execute("select * from t"))
 
 
 def parquet(pattern: object) -> str:

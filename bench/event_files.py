@@ -79,7 +79,7 @@ def _payments(keys: np.ndarray, salt: int) -> pa.Table:
     connection.execute("set TimeZone = 'UTC'")
     connection.register("keys", pa.table({"g": keys, "seq": np.arange(len(keys))}))
     query = f"select {payment(NUMBER, salt)} from keys order by seq"
-    return connection.execute(query).to_arrow_table().combine_chunks()
+    return connection.sql(query).to_arrow_table().combine_chunks()
 
 
 def _write(

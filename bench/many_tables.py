@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +23,6 @@ from pyspark.sql import SparkSession
 from bench import equality
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
-from mirrorlake.delta.duckdb_extension import load_delta
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 
@@ -82,10 +80,8 @@ class ManyTables:
         table.stamps[ids] = np.where(delete, GONE, stamp)
 
     def is_equal(self, tables: Sequence[Table]) -> bool:
-        """Whether these tables hold what was landed, row for row, as DuckDB reads them."""
-        connection = duckdb.connect()
-        load_delta(connection)
-        return all(self._is_equal(connection, table) for table in tables)
+        """Whether these tables hold what was landed, row for row, as delta-rs reads them."""
+        return all(self._is_equal(table) for table in tables)
 
     def ages(self, table: Table, after: int = 1) -> list[float]:
         """Seconds from the landing of each file beyond number `after` until its rows were readable;
@@ -138,9 +134,8 @@ class ManyTables:
             text = text.replace(f"{SCHEMA}.schema/{one.name}", f"{SCHEMA}.schema/{other.name}")
             (target / "_delta_log" / file.name).write_text(text)
 
-    def _is_equal(self, connection: duckdb.DuckDBPyConnection, table: Table) -> bool:
-        source = equality.delta(self.path(table))
-        found = connection.execute(f"select id, stamp from {source} order by id").fetchnumpy()
+    def _is_equal(self, table: Table) -> bool:
+        found = equality.delta(self.path(table)).read_all().sort_by("id")
         (expected,) = np.nonzero(table.stamps != GONE)
         return np.array_equal(found["id"], expected) and np.array_equal(
             found["stamp"], table.stamps[expected]

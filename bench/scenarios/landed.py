@@ -71,6 +71,6 @@ class _Race:
         shutil.rmtree(target)
         return watch.seconds
 
-    def _look(self, side: str, number: int, source: str) -> None:
+    def _look(self, side: str, number: int, source: equality.Source) -> None:
         if number == self._plan.rounds:
             self.fingerprints[side] = equality.fingerprint(source)

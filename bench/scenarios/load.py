@@ -94,6 +94,6 @@ class _Race:
     def _folder(self, side: str, number: int) -> Path:
         return self._plan.folder / f"{side}-{number}"
 
-    def _look(self, side: str, number: int, source: str) -> None:
+    def _look(self, side: str, number: int, source: equality.Source) -> None:
         if number == self._plan.rounds:
             self.fingerprints[side] = equality.fingerprint(source)

@@ -27,7 +27,6 @@ from bench import equality
 from bench import server as servers
 from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
-from mirrorlake.delta.duckdb_extension import load_delta
 from mirrorlake.delta.log.table_log import TableLog
 
 ROWS, TRANSACTIONS = 400_000, 40
@@ -104,9 +103,9 @@ def _is_equal(sql: psycopg.Connection, folder: Path, name: str, rows: int) -> bo
     told = "select count(*)::text, md5(string_agg(note, ',' order by id)) from "
     theirs = sql.execute(f"{told} {name}.t").fetchone()
     with duckdb.connect() as connection:
-        load_delta(connection)
-        ours = connection.execute(f"{told} {equality.delta(_table(folder))}").fetchone()
-    return ours == theirs and ours is not None and ours[0] == str(rows)
+        connection.register("mirror", equality.delta(_table(folder)))
+        (ours,) = connection.execute(f"{told} mirror").fetchall()
+    return bool(ours == theirs and ours[0] == str(rows))
 
 
 def _project(folder: Path, url: str, name: str) -> None:

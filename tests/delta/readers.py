@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from pathlib import Path
 
@@ -10,9 +9,11 @@ import deltalake
 import duckdb
 import pyarrow as pa
 
-from mirrorlake.delta.duckdb_extension import load_delta
+from mirrorlake.delta.quoting import literal
+from mirrorlake.delta.table_view import create_view
 from mirrorlake.feed import change_files
 from mirrorlake.storage.options import ObjectOptions
+from tests.delta import duckdb_delta
 from tests.histories import rows_of
 from tests.reference import Row, plain
 
@@ -24,17 +25,17 @@ def rows_by_delta_rs(path: Path | str, condition: str = "true") -> list[Row]:
 
 
 def rows_by_duckdb(path: Path | str, condition: str = "true") -> list[Row]:
-    query = f"select * from delta_scan(?) where {condition}"
-    return rows_of(_duckdb().execute(query, [str(path)]).to_arrow_table())
+    scan = f"delta_scan({literal(str(path))})"
+    return rows_of(duckdb_delta.query(f"select * from {scan} where {condition}"))
 
 
-@functools.cache
-def _duckdb() -> duckdb.DuckDBPyConnection:
-    """One connection for all: loading the extension takes longer than most queries."""
-    connection = duckdb.connect()
-    load_delta(connection)
-    connection.execute("set TimeZone = 'UTC'")
-    return connection
+def rows_by_view(path: Path | str, condition: str = "true") -> list[Row]:
+    """As `mirrorlake sql` reads them."""
+    with duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        create_view(connection, "v", Path(path))
+        rows = connection.sql(f"select * from v where {condition}")
+        return rows_of(rows.to_arrow_table())
 
 
 def feed_of(

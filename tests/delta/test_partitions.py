@@ -23,7 +23,12 @@ from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from tests.delta.handmade import HandmadeTable, metadata
 from tests.delta.lookup_ways import Way, forced
-from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
+from tests.delta.readers import (
+    feed_by_delta_rs,
+    rows_by_delta_rs,
+    rows_by_duckdb,
+    rows_by_view,
+)
 from tests.delta.write.test_rewrite import net_of, played
 from tests.histories import Landing, Shape, counted, histories
 from tests.profiles import tries
@@ -69,6 +74,7 @@ def test_other_readers_see_the_same(drawn) -> None:
     for table in played(history, mapped=False, partitions=columns):
         assert counted(rows_by_delta_rs(table.path)) == counted(table.rows())
         assert counted(rows_by_duckdb(table.path)) == counted(table.rows())
+        assert counted(rows_by_view(table.path)) == counted(table.rows())
         versions = range(1, table.log.snapshot().version + 1)
         ours = {version: feed for version in versions if (feed := table.feed(version))}
         assert feed_by_delta_rs(table.path) == ours

@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from mirrorlake.model import types
 from tests.delta.handmade import HandmadeTable
 from tests.delta.lookup.test_key_lookup import filled
-from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
+from tests.delta.readers import (
+    feed_by_delta_rs,
+    rows_by_delta_rs,
+    rows_by_duckdb,
+    rows_by_view,
+)
 from tests.delta.write.test_rewrite import net_of
 from tests.histories import VALUES, Shape, counted, histories
 from tests.profiles import tries
@@ -46,12 +51,13 @@ ROW = st.tuples(*(st.sampled_from(values) for values in ORDINARY.values()))
 MOMENT = {
     rows_by_delta_rs: "arrow_cast('{}', 'Timestamp(Microsecond, Some(\"UTC\"))')",
     rows_by_duckdb: "timestamptz '{}'",
+    rows_by_view: "timestamptz '{}'",
 }
 
 
 @settings(max_examples=tries(40))
 @given(histories())
-def test_delta_rs_and_duckdb_see_the_rows_of_a_history(history) -> None:
+def test_others_and_views_see_the_rows_of_a_history(history) -> None:
     shape, landings = history
     with tempfile.TemporaryDirectory() as folder:
         table = HandmadeTable(Path(folder, "t"), shape.schema)
@@ -59,6 +65,7 @@ def test_delta_rs_and_duckdb_see_the_rows_of_a_history(history) -> None:
             table.apply(net_of(shape, landing))
         assert counted(rows_by_delta_rs(table.path)) == counted(table.rows())
         assert counted(rows_by_duckdb(table.path)) == counted(table.rows())
+        assert counted(rows_by_view(table.path)) == counted(table.rows())
 
 
 @settings(max_examples=tries(40))
@@ -76,13 +83,14 @@ def test_delta_rs_sees_the_feed_of_a_history(history) -> None:
 
 @settings(max_examples=tries(20))
 @given(histories())
-def test_duckdb_sees_the_rows_of_a_table_with_column_mapping(history) -> None:
+def test_they_see_the_rows_of_a_table_with_column_mapping(history) -> None:
     shape, landings = history
     with tempfile.TemporaryDirectory() as folder:
         table = HandmadeTable(Path(folder, "t"), shape.schema, mapped=True)
         for landing in landings:
             table.apply(net_of(shape, landing))
         assert counted(rows_by_duckdb(table.path)) == counted(table.rows())
+        assert counted(rows_by_view(table.path)) == counted(table.rows())
         assert counted(rows_by_delta_rs(table.path)) == counted(table.rows())
 
 
@@ -109,7 +117,7 @@ def literal(value: Any, moment: str) -> str:
             return f"cast('{value}' as bigint)"
 
 
-@pytest.mark.parametrize("read", [rows_by_delta_rs, rows_by_duckdb])
+@pytest.mark.parametrize("read", [rows_by_delta_rs, rows_by_duckdb, rows_by_view])
 @settings(max_examples=tries(30))
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=2, max_size=5),

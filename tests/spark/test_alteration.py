@@ -16,7 +16,7 @@ from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply.scenario import insert, update
 from tests.conformance.mirrored import Mirrored
-from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb
+from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb, rows_by_view
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
 
@@ -49,6 +49,7 @@ def test_altered_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
     assert sorted(after.rows()) == expected
     location = store.location(table.path)
     assert sorted(rows_by_duckdb(location)) == expected
+    assert sorted(rows_by_view(location)) == expected
     assert sorted(rows_by_delta_rs(location)) == expected
     # A batch read of the feed by Spark begins behind the change of a type (CF-136), ours does not.
     feed = spark.session.read.format("delta").option("readChangeFeed", "true")
@@ -69,7 +70,8 @@ def test_altered_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
     last = Mirrored(engine, store, reader, RETYPED, table.path, recorded=3)
     last.apply([update(1, 5, "x", None, 7)])
     expected = [(1, 5, "x", None, 7), (2, None, "q", None, 7), (2**40, None, None, None, 8)]
-    for rows in (last.rows(), rows_by_duckdb(location), rows_by_delta_rs(location)):
+    others = (rows_by_duckdb(location), rows_by_view(location), rows_by_delta_rs(location))
+    for rows in (last.rows(), *others):
         assert sorted(rows, key=lambda row: row[0]) == expected
     _drop_and_add_again(engine, last, store)
     pieces = read_feed(location, from_version=version, to_version=version + 2)
@@ -89,5 +91,6 @@ def _drop_and_add_again(engine: Engine, table: Mirrored, store: LocalStore) -> N
     again.apply([update(1, 6, "x", 7, 8)])
     expected = [(1, 6, "x", 7, 8), (2, None, "q", 7, None), (2**40, None, None, 8, None)]
     location = store.location(table.path)
-    for rows in (again.rows(), rows_by_duckdb(location), rows_by_delta_rs(location)):
+    others = (rows_by_duckdb(location), rows_by_view(location), rows_by_delta_rs(location))
+    for rows in (again.rows(), *others):
         assert sorted(rows, key=lambda row: row[0]) == expected

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from mirrorlake.config import load
-from mirrorlake.delta.duckdb_extension import load_delta
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import ConfigError, UnsupportedColumn
 from mirrorlake.mirror.settings import TableTemplate
@@ -24,6 +22,7 @@ from mirrorlake.spark.merge.statements import APPLICATION_ID, APPLICATION_VERSIO
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
+from tests.delta.readers import rows_by_duckdb
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
 
@@ -53,11 +52,8 @@ def test_readers_that_know_no_deletion_vectors_read_a_compatible_table(
     changes = pa.table(table.load_cdf(starting_version=2).read_all()).to_pylist()
     told = sorted(row["_change_type"] for row in changes)
     assert told == ["delete", "update_postimage", "update_preimage"]
-    with duckdb.connect() as connection:
-        load_delta(connection)
-        uri = Path(location).absolute().as_uri()
-        rows = connection.execute(f"select * from delta_scan('{uri}') order by id").fetchall()
-    assert rows == sorted(orders.rows()) == [(1, "new"), (3, "c")]
+    rows = rows_by_duckdb(Path(location).absolute().as_uri())
+    assert sorted(rows) == sorted(orders.rows()) == [(1, "new"), (3, "c")]
     with pytest.raises(UnsupportedColumn, match="a b"):
         orders.add_columns(Column("a b", types.STRING))
     assert not LEFT_OUT & TableLog(location).snapshot().features

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from mirrorlake.delta import sql
-from mirrorlake.delta.duckdb_extension import quoted
+from mirrorlake.delta.quoting import quoted
 from mirrorlake.errors import unwritable
 from mirrorlake.model.table import TableId
 

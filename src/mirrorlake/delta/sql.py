@@ -10,18 +10,13 @@ from types import MappingProxyType
 import duckdb
 import pyarrow as pa
 
-from mirrorlake.delta.duckdb_extension import literal, load_delta, quoted
-from mirrorlake.delta.log.table_log import BrokenLog, TableLog
-from mirrorlake.delta.lookup.key_lookup import live_rows
-from mirrorlake.delta.schema import UnknownColumnType, parse
+from mirrorlake.delta.deletion_vectors import BrokenVector
+from mirrorlake.delta.log.table_log import BrokenLog
+from mirrorlake.delta.quoting import quoted
+from mirrorlake.delta.schema import UnknownColumnType
+from mirrorlake.delta.table_view import create_view
 from mirrorlake.errors import UsageError
-from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.root import true_name
-
-_DECODED = re.compile(r"[%\x00-\x1f\x7f]")
-"""Characters in paths that DuckDB cannot read: it decodes paths twice, and refuses control
-characters."""
-
 
 _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
@@ -46,12 +41,10 @@ class Views:
         versions: Mapping[Path, int] | None = None,
     ) -> None:
         """versions: the version to read by table path; tables without a version are then missing.
-        None reads the newest version of all tables. Raises Unavailable if DuckDB's Delta extension
-        is not installed."""
+        None reads the newest version of all tables."""
         self.connection = duckdb.connect()
         self.missing: list[str] = []
         self._versions = versions
-        load_delta(self.connection)
         self.connection.execute("set TimeZone = 'UTC'")
         found: dict[tuple[str, str], list[tuple[str, str, Path]]] = {}
         for table in tables(root):
@@ -62,7 +55,7 @@ class Views:
                 paths = " and ".join(str(path) for _schema, _name, path in alike)
                 self.missing.append(
                     f"the names of {paths} differ only in case, so SQL cannot distinguish them; "
-                    "query one by its folder, with delta_scan(FOLDER)"
+                    "read one by its folder, with delta-rs or Spark"
                 )
             else:
                 self._add(*alike[0])
@@ -75,28 +68,9 @@ class Views:
         try:
             self.connection.execute(f"create schema if not exists {quoted(schema)}")
             view = f"{quoted(schema)}.{quoted(name)}"
-            if _DECODED.search(str(path)):
-                rows = _rows(path, version)
-                self.connection.register("rows", rows)
-                self.connection.execute(f"create table {view} as from rows")
-                self.connection.unregister("rows")
-            else:
-                at = "" if version is None else f", version={version}"
-                scan = f"delta_scan({literal(path.absolute().as_uri())}{at})"
-                self.connection.execute(f"create view {view} as select * from {scan}")  # noqa: S608
-        except (duckdb.Error, OSError, BrokenLog, UnknownColumnType) as error:
+            create_view(self.connection, view, path, version)
+        except (duckdb.Error, OSError, BrokenLog, BrokenVector, UnknownColumnType) as error:
             self.missing.append(f"the table at {path} cannot be read: {_first_line(error)}")
-
-
-def _rows(path: Path, version: int | None) -> pa.Table:
-    """All rows of a table whose path DuckDB would decode."""
-    log = TableLog(path)
-    snapshot = log.snapshot() if version is None else log.snapshot_at(version)
-    schema = parse(snapshot.metadata)
-    empty = arrow_schema(schema.schema).empty_table()
-    return pa.concat_tables(
-        [empty, *(live_rows(path, add, schema) for add in snapshot.files.values())]
-    )
 
 
 def run(

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import duckdb
-
-from mirrorlake.delta.duckdb_extension import load_delta
+from mirrorlake.demo import delta_rs
 
 LOOK_SECONDS = 0.02
 
@@ -55,22 +53,18 @@ class FreshnessMeter:
         return Freshness.of(list(self._ages.values()))
 
     def _watch(self) -> None:
-        connection = duckdb.connect(config={"threads": 1})
-        load_delta(connection)
         seen = ""
         while not self._stop.wait(LOOK_SECONDS):
             newest = self._newest()
             if newest != seen:
                 moment = datetime.now(UTC).timestamp()
-                self._read(connection, moment)
+                self._read(moment)
                 seen = newest
 
-    def _read(self, connection: duckdb.DuckDBPyConnection, moment: float) -> None:
-        found = connection.execute(
-            "select id, epoch_us(sent_at) from delta_scan(?)", [str(self._table)]
-        ).fetchall()
-        for marker, sent in found:
-            self._ages.setdefault(marker, moment - sent / 1e6)
+    def _read(self, moment: float) -> None:
+        found = delta_rs.rows(self._table, "id, sent_at").read_all()
+        for marker, sent in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            self._ages.setdefault(marker, moment - sent.timestamp())
 
     def _newest(self) -> str:
         try:

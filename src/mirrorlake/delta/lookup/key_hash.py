@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.delta.duckdb_extension import quoted
 from mirrorlake.delta.lookup import key_join, page_checksums
+from mirrorlake.delta.quoting import quoted
 from mirrorlake.delta.schema import TableSchema
 
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
@@ -47,7 +47,7 @@ def hash_keys(keys: pa.Table, schema: TableSchema) -> np.ndarray:
         connection.register("wanted", key_join.numbered_keys(keys))
         names = [f"k{i}" for i in range(keys.num_columns)]
         hashed = _hash(names, schema, keys.column_names)
-        found = connection.execute(
+        found = connection.sql(
             f"select {key_join.CODE}, {hashed} as hash from wanted"  # noqa: S608  (numbered names)
         ).to_arrow_table()
     return _in_order(found["hash"], found[key_join.CODE])
@@ -68,7 +68,7 @@ def hash_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray 
         else:
             columns = f"{_hash(values, schema, key)} as hash"
         query = f"select {columns}, {key_join.ROW} from {source} t"  # noqa: S608  (names are quoted)
-        found = connection.execute(query, {"paths": [path]}).to_arrow_table()
+        found = connection.sql(query, params={"paths": [path]}).to_arrow_table()
     if whole:
         own = _mixed(found.select([f"k{i}" for i in range(len(key))]))
         return _in_order(pa.chunked_array([own]), found[key_join.ROW])

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.delta.duckdb_extension import quoted
 from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.row_cache import stored_rows
+from mirrorlake.delta.quoting import quoted
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
@@ -95,8 +95,8 @@ def _join(
                 # The threads that read would wait for the one that converts the result. With one
                 # thread, the table would only be another copy.
                 connection.execute(f"create temp table found as {query}", {"paths": paths})
-                return connection.execute("from found").to_arrow_table()
-            return connection.execute(query, {"paths": paths}).to_arrow_table()
+                return connection.sql("from found").to_arrow_table()
+            return connection.sql(query, params={"paths": paths}).to_arrow_table()
 
 
 def numbered_keys(keys: pa.Table) -> pa.Table:
@@ -112,8 +112,7 @@ def file_rows(
     checksums of what is read from it are not verified."""
     if all(name.casefold() != _NUMBER for name in schema.physical):
         query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
-        found = connection.execute(query, {"paths": paths}).description
-        return _FILES, {column[0] for column in found}
+        return _FILES, set(connection.sql(query, params={"paths": paths}).columns)
     # A column has the fixed name of DuckDB's row number, so Arrow reads the files instead.
     stored = _stored(paths, schema)
     connection.register("stored", stored)
