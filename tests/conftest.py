@@ -47,12 +47,23 @@ settings.load_profile(profiles.ACTIVE)
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What make test has run the same way is not run again by what follows it in make test-full."""
-    if profiles.ACTIVE != "rest":
-        return
-    again = [item for item in items if profiles.same_in_quick(item)]
-    config.hook.pytest_deselected(items=again)
-    left = set(items) - set(again)
-    items[:] = [item for item in items if item in left]
+    if profiles.ACTIVE == "rest":
+        again = [item for item in items if profiles.same_in_quick(item)]
+        config.hook.pytest_deselected(items=again)
+        left = set(items) - set(again)
+        items[:] = [item for item in items if item in left]
+    _servers_first(items)
+
+
+def _servers_first(items: list[pytest.Item]) -> None:
+    """Modules with tests that need a server, a JVM or processes go before all others: of two
+    processes none is left alone with tests of a minute at the end. A module stays together."""
+
+    def module(item: pytest.Item) -> str:
+        return item.nodeid.partition("::")[0]
+
+    long = {module(i) for i in items if any(map(i.get_closest_marker, SERVERS))}
+    items.sort(key=lambda item: module(item) not in long)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -66,6 +77,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         found = parameters(suite.scenarios, together)
         metafunc.parametrize("scenario", profiles.some(found, suite.quick or len(found)))
 
+
+SERVERS = ("spark", "postgres", "crash")
+"""Markers of tests that take seconds."""
 
 VERSIONS = [
     18,
