@@ -64,8 +64,8 @@ def test_only_commits_since_are_read(mapped: Mapped, monkeypatch: pytest.MonkeyP
     mapped.keep()
     mapped.grow(2)
     read: list[int] = []
-    actions = TableLog.actions
-    monkeypatch.setattr(TableLog, "actions", lambda log, v: read.append(v) or actions(log, v))
+    content = TableLog.content
+    monkeypatch.setattr(TableLog, "content", lambda log, v: read.append(v) or content(log, v))
     assert stretches(mapped) == [(0, 22, True)]
     assert set(read) == {20, 21, 22}
 
@@ -77,8 +77,8 @@ def test_a_feed_from_the_beginning_reads_each_commit_once(
     for key in range(5):
         table.change((INSERT, (key, "a")))
     read: list[int] = []
-    actions = TableLog.actions
-    monkeypatch.setattr(TableLog, "actions", lambda log, v: read.append(v) or actions(log, v))
+    content = TableLog.content
+    monkeypatch.setattr(TableLog, "content", lambda log, v: read.append(v) or content(log, v))
     assert read_feed(table.path, from_beginning=True).to_arrow().num_rows == 5
     assert sorted(version for version in read if version) == [1, 2, 3, 4, 5]
 

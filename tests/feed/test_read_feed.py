@@ -302,20 +302,35 @@ def test_a_file_that_is_gone_is_expired_and_never_passed_over(table: FeedTable, 
     assert isinstance(refused.value.__cause__, FileNotFoundError)
 
 
-@pytest.mark.parametrize("what", ["file", "log"])
+@pytest.mark.parametrize("what", ["file", "log", "JSON"])
 def test_commits_before_one_that_cannot_be_read_are_returned(table: FeedTable, what: str) -> None:
     versions = [table.change((INSERT, (n, "a"))) for n in range(10, 14)]
     if what == "file":
         (add,) = (a["add"] for a in table.log.actions(versions[2]) if "add" in a)
         (table.path / add["path"]).write_bytes(b"damaged")
     else:
+        checkpoint.write(table.path)
         commit = table.log.commit_file(versions[2])
-        commit.write_text(commit.read_text().replace('"timestamp"', '"no time"'))
+        damaged = ('"timestamp"', '"no time"') if what == "log" else ('"add"', '"add')
+        commit.write_text(commit.read_text().replace(*damaged))
     feed = read_feed(table.path, from_version=versions[0])
     found = iter(feed)
     assert [next(found).version for _ in range(2)] == versions[:2]
     with pytest.raises(FeedError):
         next(found)
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "zeros"])
+def test_a_commit_that_was_not_written_whole_is_refused_at_once(
+    table: FeedTable, damage: str
+) -> None:
+    commit = table.log.commit_file(2)
+    content = commit.read_bytes()
+    damaged = {"cut": content[:-9], "empty": b"", "zeros": bytes(len(content))}
+    checkpoint.write(table.path)
+    commit.write_bytes(damaged[damage])
+    with pytest.raises(FeedError, match=r"2\.json is damaged"):
+        read_feed(table.path, from_version=1)
 
 
 @pytest.mark.parametrize("what", ["*.parquet", "_change_data/*"])
@@ -416,6 +431,14 @@ def test_an_added_column_is_null_in_earlier_rows(table: FeedTable) -> None:
     rows = feed.to_arrow().select(["id", "more"]).to_pylist()
     assert {row["more"] for row in rows[:-1]} == {None}
     assert rows[-1] == {"id": 9, "more": 1.5}
+
+
+@pytest.mark.clause("CF-173")
+def test_columns_of_a_commit_that_is_written_with_escapes_are_found(table: FeedTable) -> None:
+    commit = table.log.commit_file(table.describe(LONGER))
+    commit.write_text(commit.read_text().replace('"metaData"', r'"\u006detaData"'))
+    feed = read_feed(table.path, from_version=1)
+    assert [(one.first, one.last) for one in feed.ranges] == [(1, 3), (4, 4)]
 
 
 @pytest.mark.clause("CF-173", "CF-174")

@@ -22,7 +22,7 @@ from mirrorlake.delta import deletion_vectors, partitions
 from mirrorlake.delta.feed_columns import COMMIT_TIMESTAMP, COMMIT_VERSION
 from mirrorlake.delta.log.history import commit_time
 from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
-from mirrorlake.delta.lookup.key_lookup import NONE, path_of
+from mirrorlake.delta.lookup.key_lookup import NONE, text_of
 from mirrorlake.delta.lookup.row_cache import read_rows, table_rows
 from mirrorlake.delta.lookup.whole_files import WholeFileReader
 from mirrorlake.delta.schema import TableSchema, parse
@@ -80,6 +80,7 @@ class ChangeReader:
     def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
         self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
         self._reader = WholeFileReader(self._with_kind)
+        self._folder = str(workspace.folder)
 
     def files(
         self, version: int, actions: Sequence[Action]
@@ -102,7 +103,7 @@ class ChangeReader:
         reader = self._reader
         if self._schema.partitions:
             reader = WholeFileReader(partitions.schema_of_file(cdc, self._with_kind))
-        path = _checked_path(self._workspace.folder, cdc, self._schema, commit.version)
+        path = _checked_path(self._folder, cdc, self._schema, commit.version)
         with _as_damaged(path, commit.version):
             rows = yield from read_rows(path, reader)
         return [rows] if rows.num_rows else []
@@ -166,25 +167,25 @@ def rows_only_in(rows: int, first: np.ndarray | None, second: np.ndarray | None)
 def rows_of_file(
     table: Path, file: Mapping[str, Any], schema: TableSchema, version: int
 ) -> pa.Table:
-    path = _checked_path(table, file, schema, version)
+    path = _checked_path(str(table), file, schema, version)
     with _as_damaged(path, version):
-        return table_rows(path, partitions.schema_of_file(file, schema))
+        return table_rows(Path(path), partitions.schema_of_file(file, schema))
 
 
-def _checked_path(table: Path, file: Mapping[str, Any], schema: TableSchema, version: int) -> Path:
+def _checked_path(table: str, file: Mapping[str, Any], schema: TableSchema, version: int) -> str:
     if schema.partitions and file.get("partitionValues") is None:
         raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
-    return path_of(table, file)
+    return text_of(table, file)
 
 
 @contextmanager
-def _as_damaged(path: Path, version: int) -> Iterator[None]:
+def _as_damaged(path: str, version: int) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the file system; Arrow and page checksums name none
-        raise DamagedFile(f"{path.name} of commit {version} is damaged: {error}") from error
+        raise DamagedFile(f"{Path(path).name} of commit {version} is damaged: {error}") from error
 
 
 def _with_kind(schema: TableSchema) -> TableSchema:

@@ -168,7 +168,7 @@ class Feed:
         that those before it are returned first."""
         for version in range(part.first, part.last + 1):
             try:
-                yield from reader.files(version, self.history.actions(version))
+                yield from reader.files(version, self.history.actions_once(version))
             except (OSError, BrokenLog) as error:
                 yield FileRead(CommitOf(version, 0), 0, partial(_refuse, error))
                 return

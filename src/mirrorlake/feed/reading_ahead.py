@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,11 @@ runs the same code again in a sixth less time, because it still has it in its ca
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Threads that read files. together: how many small files each of them reads step by step;
-    ahead: maximum number of files that are read before they are asked for."""
+    """Threads that read files, one of which is that of the caller while it waits.
+
+    together: how many small files each of them reads step by step; ahead: maximum number of files
+    that are read before they are asked for.
+    """
 
     threads: int
     together: int
@@ -61,9 +64,9 @@ def in_order(
     if len(first) < 2:  # the next commit of a table that is followed: threads would only delay it
         yield from ((one.of, partial(read_alone, one)) for one in first)
         return
-    with ThreadPoolExecutor(readers.threads, thread_name_prefix="feed") as pool:
+    with ThreadPoolExecutor(max(readers.threads - 1, 1), thread_name_prefix="feed") as pool:
         groups = _groups(chain(first, coming), readers.together)
-        yield from _in_order(groups, readers.ahead, pool)
+        yield from _in_order(groups, readers, pool)
 
 
 def _groups(reads: Iterable[FileRead[K, R]], together: int) -> Iterator[Sequence[FileRead[K, R]]]:
@@ -85,37 +88,61 @@ def _groups(reads: Iterable[FileRead[K, R]], together: int) -> Iterator[Sequence
 
 
 def _in_order(
-    groups: Iterable[Sequence[FileRead[K, R]]], ahead: int, pool: ThreadPoolExecutor
+    groups: Iterable[Sequence[FileRead[K, R]]], readers: Readers, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[K, Callable[[], R]]]:
-    begun: deque[tuple[Sequence[FileRead[K, R]], Future[list[_Reading[R]]]]] = deque()
+    begun: deque[_Group[K, R]] = deque()
+    helps = readers.threads > 1
     files = size = 0
     try:
-        for group in groups:
-            more = sum(one.size for one in group)
-            while begun and (files + len(group) > ahead or size + more > BYTES_AHEAD):
-                done, future = begun.popleft()
-                files -= len(done)
-                size -= sum(one.size for one in done)
-                yield from _results(done, future)
-            begun.append((group, pool.submit(_read, group)))
-            files += len(group)
+        for reads in groups:
+            more = sum(one.size for one in reads)
+            while begun and (files + len(reads) > readers.ahead or size + more > BYTES_AHEAD):
+                done = begun.popleft()
+                files -= len(done.reads)
+                size -= sum(one.size for one in done.reads)
+                yield from done.results(begun if helps else ())
+            begun.append(_Group(reads, pool))
+            files += len(reads)
             size += more
         while begun:
-            yield from _results(*begun.popleft())
+            yield from begun.popleft().results(begun if helps else ())
     finally:
-        for _group, future in begun:
-            future.cancel()
+        for group in begun:
+            group.cancel()
 
 
-def _results(
-    group: Sequence[FileRead[K, R]], future: Future[list[_Reading[R]]]
-) -> Iterator[tuple[K, Callable[[], R]]]:
-    for number, one in enumerate(group):
-        yield one.of, partial(_result, future, number)
+class _Group(Generic[K, R]):
+    """Files that one thread reads step by step."""
 
+    def __init__(self, reads: Sequence[FileRead[K, R]], pool: ThreadPoolExecutor) -> None:
+        self.reads = reads
+        self._future: Future[list[_Reading[R]]] = pool.submit(_read, reads)
+        self._here: list[_Reading[R]] | None = None
 
-def _result(future: Future[list[_Reading[R]]], number: int) -> R:
-    return future.result()[number].result()
+    @property
+    def is_read(self) -> bool:
+        return self._here is not None or self._future.done()
+
+    def cancel(self) -> bool:
+        """Whether no thread reads the files: then none will."""
+        return self._future.cancel()
+
+    def read_here(self) -> None:
+        """Read the files in this thread, unless another one does."""
+        if not self.is_read and self.cancel():
+            self._here = _read(self.reads)
+
+    def results(self, later: Collection[_Group[K, R]]) -> Iterator[tuple[K, Callable[[], R]]]:
+        """What was read. later: groups that this thread may read while it waits."""
+        for number, one in enumerate(self.reads):
+            yield one.of, partial(self._result, number, later)
+
+    def _result(self, number: int, later: Collection[_Group[K, R]]) -> R:
+        for group in (self, *later) if not self.is_read else ():
+            group.read_here()
+            if self.is_read:
+                break
+        return (self._here or self._future.result())[number].result()
 
 
 class _Reading(Generic[R]):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from mirrorlake.delta.log.listed import newest_commit
 from mirrorlake.delta.log.names import commit, whole_checkpoint
 from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.small_files import content_of
 from mirrorlake.storage.urls import addressed, is_url
 
 if TYPE_CHECKING:
@@ -109,9 +110,7 @@ class _LocalLogFiles:
         return facts.st_ino, facts.st_mtime_ns
 
     def read(self, name: str) -> bytes:
-        # Without a buffer, which a file that is read at once does not need.
-        with open(f"{self._folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (as texts)
-            return file.readall()
+        return content_of(f"{self._folder}/{name}")
 
     def reads(self, names: Sequence[str]) -> Iterator[bytes]:
         return map(self.read, names)

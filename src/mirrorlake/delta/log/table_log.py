@@ -182,8 +182,15 @@ class TableLog:
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit. Raises FileNotFoundError."""
-        name = commit(version)
-        return self._json_actions(name, self._files.read(name))
+        return self.actions_in(version, self.content(version))
+
+    def content(self, version: int) -> bytes:
+        """The file of one commit. Raises FileNotFoundError."""
+        return self._files.read(commit(version))
+
+    def actions_in(self, version: int, content: bytes) -> list[Action]:
+        """The actions of one commit, from its file. Raises BrokenLog."""
+        return self._json_actions(commit(version), content)
 
     def versions(self) -> list[int]:
         """The versions of the commits in the log, ascending."""

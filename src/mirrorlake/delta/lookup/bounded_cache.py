@@ -20,7 +20,7 @@ class BoundedCache(Generic[K, V]):
     most: int
     cost: Callable[[V], int]
     size: int = 0
-    _values: OrderedDict[K, V] = field(default_factory=OrderedDict)
+    _values: OrderedDict[K, tuple[V, int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __contains__(self, known: K) -> bool:
@@ -29,20 +29,23 @@ class BoundedCache(Generic[K, V]):
     def get(self, known: K) -> V | None:
         """The value; None if it is not cached."""
         with self._lock:
-            if known in self._values:
-                self._values.move_to_end(known)
-            return self._values.get(known)
+            found = self._values.get(known)
+            if found is None:
+                return None
+            self._values.move_to_end(known)
+            return found[0]
 
-    def put(self, known: K, value: V) -> V:
-        """Cache a value in place of another one, and return it."""
+    def put(self, known: K, value: V, cost: int | None = None) -> V:
+        """Cache a value in place of another one, and return it. cost: of the value, if known."""
+        if cost is None:
+            cost = self.cost(value)
         with self._lock:
             if known in self._values:
-                self.size -= self.cost(self._values[known])
-            self._values[known] = value
-            self._values.move_to_end(known)
-            self.size += self.cost(value)
+                self.size -= self._values.pop(known)[1]
+            self._values[known] = value, cost
+            self.size += cost
             while self.size > self.most and self._values:
-                self.size -= self.cost(self._values.popitem(last=False)[1])
+                self.size -= self._values.popitem(last=False)[1][1]
         return value
 
     def clear(self) -> None:

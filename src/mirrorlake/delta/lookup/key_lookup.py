@@ -9,6 +9,7 @@ vector has removed are excluded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -159,12 +160,17 @@ def live_rows(
 
 
 def path_of(table: Path, add: Mapping[str, Any]) -> Path:
+    """As `text_of`, as a path."""
+    return Path(text_of(str(table), add))
+
+
+def text_of(table: str, add: Mapping[str, Any]) -> str:
     """The path of the file of an add action, which is relative and URL-encoded, or an absolute
     URL."""
     path = add["path"]
     if ":" in path and (parsed := urlparse(path)).scheme == "file":
-        return Path(unquote(parsed.path))
-    return table / unquote(path)
+        return unquote(parsed.path)
+    return os.path.join(table, unquote(path))  # noqa: PTH118  (as a text)
 
 
 @dataclass(slots=True)

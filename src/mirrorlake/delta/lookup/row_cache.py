@@ -6,6 +6,7 @@ never change, so their rows are cached in an LRU cache of bounded size.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
     return _of_table(*stored_rows(str(path), schema), schema) if rows is None else rows
 
 
-def read_rows(path: Path, reader: WholeFileReader) -> Generator[None, None, pa.Table]:
+def read_rows(path: str | Path, reader: WholeFileReader) -> Generator[None, None, pa.Table]:
     """As `table_rows`, for rows that are needed whatever they take: a file that is not cached is
     decoded as a whole, in the steps of the reader."""
     known = _file_key(path, reader.columns)
@@ -82,8 +83,8 @@ def read_rows(path: Path, reader: WholeFileReader) -> Generator[None, None, pa.T
     found = _cache.get(known) if is_small else None
     if found is None:
         found = yield from reader.read(known[0], is_small=is_small)
-        if is_small and _cost(found) <= MAX_FILE_ROWS_BYTES:
-            _cache.put(known, found)
+        if is_small and (cost := _cost(found)) <= MAX_FILE_ROWS_BYTES:
+            _cache.put(known, found, cost)
     return found
 
 
@@ -123,8 +124,8 @@ def _min_bits(kind: pa.DataType) -> int:
     return 32 if varies else int(kind.bit_width)
 
 
-def _file_key(path: Path, schema: TableSchema | str) -> _FileKey:
-    facts = path.stat()
+def _file_key(path: str | Path, schema: TableSchema | str) -> _FileKey:
+    facts = os.stat(path)  # noqa: PTH116  (as a text, if it is one)
     return str(path), facts.st_size, facts.st_mtime_ns, schema
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.storage.small_files import content_of
 
 _OPTIONS: dict[str, Any] = {
     # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
@@ -46,21 +47,23 @@ class WholeFileReader:
     def read(self, path: str, *, is_small: bool) -> Generator[None, None, pa.Table]:
         """All rows of a file, deleted ones included, with all columns of the table; see
         `TableSchema.missing_column` for columns that the file does not contain. The caller may do
-        the same for other files between the steps: open, decode, and put together.
+        the same for other files between the steps: read, open, decode, and put together.
 
         is_small: read the bytes of the file at once, and decode them in this thread.
         """
         # Without `pq.ParquetFile`, whose list of columns takes as long as reading one of them.
         reader = pq.ParquetReader()
-        with pa.OSFile(path) as source:
-            content = pa.BufferReader(source.read_buffer()) if is_small else source
-            reader.open(content, **_OPTIONS)
-            names = reader.schema_arrow.names
+        if is_small:
+            content = pa.BufferReader(content_of(path))
             yield
-            found = reader.read_all(
-                column_indices=None if names == self._names else self._stored_in(reader),
-                use_threads=not is_small,
-            )
+            reader.open(content, **_OPTIONS)
+            yield
+            found = reader.read_all(column_indices=self._wanted(reader), use_threads=False)
+        else:
+            yield
+            with pa.OSFile(path) as source:
+                reader.open(source, **_OPTIONS)
+                found = reader.read_all(column_indices=self._wanted(reader), use_threads=True)
         yield
         if self._is_named_alike and found.schema.equals(self._target):
             return found
@@ -74,7 +77,10 @@ class WholeFileReader:
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self._target)
 
-    def _stored_in(self, reader: pq.ParquetReader) -> list[int]:
-        """The numbers of the columns of the table in a file, of each member of a struct."""
+    def _wanted(self, reader: pq.ParquetReader) -> list[int] | None:
+        """The numbers of the columns of the table in a file, of each member of a struct; None for
+        all columns of the file, if they are those of the table."""
+        if reader.schema_arrow.names == self._names:
+            return None
         paths = enumerate(reader.column_paths)
         return [number for number, path in paths if path[0] in self._stored]

@@ -1,13 +1,20 @@
-"""Selects the columns of a file to compress.
+"""Selects the columns of a file to compress, and those of a change file to write with a dictionary.
 
 Snappy hardly reduces values that look random (hashes, UUIDs, amounts), but takes time whenever a
 page is written or read. So a column is compressed only if a sample of its rows becomes smaller.
 Parquet files have a codec per column, so every reader supports this.
+
+A dictionary of values that hardly repeat takes more space than the values, and more time to write
+and read. In a large file it soon reaches its maximum size, and values follow in plain encoding. A
+file with few rows ends before that, so a sample tells whether the values repeat.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 CODEC = "snappy"
@@ -27,6 +34,21 @@ texts at most an eighth of the time of the compression."""
 SAMPLES, SAMPLE_ROWS = 16, 128
 """Number of evenly distributed samples, and rows per sample."""
 
+DICTIONARY_ROWS = range(64, MIN_ROWS)
+"""Number of rows of files whose columns with a dictionary are selected: in smaller ones it does not
+matter, and in larger ones a dictionary ends early enough."""
+
+FIRST_ROWS = 512
+"""Number of rows of the sample for dictionaries. Most values of a key occur once there, because the
+images before all updates are in front of those after them."""
+
+MAX_SAMPLE_BYTES = 1 << 20
+"""Maximum bytes of a sample, of which each different value is copied. A dictionary of such values
+ends early."""
+
+MAX_DISTINCT = 0.5
+"""Maximum part of different values in a sample of a column with a dictionary."""
+
 
 def codecs(rows: pa.Table) -> dict[str, str]:
     """The codec of each column of a file with these rows."""
@@ -45,6 +67,16 @@ def codecs(rows: pa.Table) -> dict[str, str]:
         for name, column in zip(rows.column_names, rows.columns, strict=True)
     }
     return found | leaves
+
+
+def with_dictionary(rows: pa.Table, columns: Iterable[str]) -> list[str] | bool:
+    """The columns to write with a dictionary; True for all. columns: the Parquet paths of all
+    columns."""
+    if rows.num_rows not in DICTIONARY_ROWS:
+        return True
+    sample = rows.slice(0, FIRST_ROWS)
+    plain = {name for name in rows.column_names if not _repeats(sample[name])}
+    return [column for column in columns if column not in plain]
 
 
 def _nested_leaves(schema: pa.Schema) -> list[str]:
@@ -86,3 +118,14 @@ def _ratios(sample: pa.Table) -> dict[str, float]:
         name: column.total_compressed_size / column.total_uncompressed_size
         for name, column in zip(sample.column_names, columns, strict=True)
     }
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    """Whether values occur several times; True where that is not known."""
+    if values.nbytes > MAX_SAMPLE_BYTES:
+        return True
+    try:
+        distinct = pc.count_distinct(values, mode="all").as_py()
+    except pa.ArrowException:  # of structs, for example
+        return True
+    return bool(distinct <= MAX_DISTINCT * len(values))

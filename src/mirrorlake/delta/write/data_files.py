@@ -147,11 +147,13 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
     """Write a Parquet file. Returns its size in bytes. page_rows: rows per page; None for a file
     that is only read whole, which needs no page index."""
     path.parent.mkdir(exist_ok=True)
+    codecs = compression.codecs(rows)
     with path.open("wb") as file:
         with pq.ParquetWriter(
             file,
             rows.schema,
-            compression=compression.codecs(rows),
+            compression=codecs,
+            use_dictionary=compression.with_dictionary(rows, codecs) if page_rows is None else True,
             max_rows_per_page=page_rows,
             dictionary_pagesize_limit=DICTIONARY,
             write_page_index=page_rows is not None,

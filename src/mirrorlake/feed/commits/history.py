@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch, commit_time
@@ -18,7 +18,7 @@ from mirrorlake.feed.commits.position_map import PositionMap, batches_in, unbrok
 _IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
 
 REMEMBERED = 1_024
-"""Number of commits whose actions are cached."""
+"""Number of commits whose files or actions are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,23 @@ class CommitHistory:
         self._properties = snapshot.properties
         self.table_id = str(snapshot.metadata.get("id", ""))
         self._log, self._positions = log, positions
-        self._actions = lru_cache(REMEMBERED)(log.actions)
+        self._known: dict[int, bytes | list[Action]] = {}
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit, which are remembered."""
-        return self._actions(version)
+        actions = self.actions_once(version)
+        if version in self._known or len(self._known) < REMEMBERED:
+            self._known[version] = actions
+        return actions
+
+    def actions_once(self, version: int) -> list[Action]:
+        """The actions of one commit, which are not remembered: Python's garbage collection takes
+        longer for each object that is kept."""
+        known = self._known.get(version)
+        if isinstance(known, list):
+            return known
+        content = self._log.content(version) if known is None else known
+        return self._log.actions_in(version, content)
 
     @cached_property
     def oldest(self) -> int:
@@ -134,11 +146,24 @@ class CommitHistory:
         """The metadata at version `first`, and each change of it up to `last`."""
         found = [MetadataSince(first, self.metadata_at(first))]
         for version in range(first + 1, last + 1):
+            if not self._may_have(b"metaData", version):
+                continue
             changed = [
                 action["metaData"] for action in self.actions(version) if action.get("metaData")
             ]
             found += [MetadataSince(version, metadata) for metadata in changed[-1:]]
         return found
+
+    def _may_have(self, kind: bytes, version: int) -> bool:
+        """Whether a commit may contain an action of this kind. Commits are parsed when their files
+        are read, so that reading those of the first commits begins before that."""
+        known = self._known.get(version)
+        if isinstance(known, list) or (known is None and len(self._known) >= REMEMBERED):
+            return True
+        content = self._known[version] = self._log.content(version) if known is None else known
+        # A name may be written with escapes, and a damaged commit is reported at once.
+        is_whole = content.startswith(b"{") and content.rstrip().endswith(b"}")
+        return kind in content or b"\\u" in content or not is_whole
 
     def coverage(self, first: int) -> list[CoveredVersions]:
         """Which of the log's versions from `first` on are in the feed."""
