@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import (
     BackfillChunk,
+    Checksum,
     FileKind,
     FileName,
     Footer,
@@ -43,6 +44,7 @@ footers = st.builds(
     commit_times=st.none() | st.tuples(times, times),
     rows=st.dictionaries(st.sampled_from("0124"), st.integers(0, 2**40)),
     stream_id=st.text(),
+    data_file=st.none() | st.builds(Checksum, st.integers(0, 2**40), st.integers(0, 2**32 - 1)),
 ).flatmap(
     lambda footer: (
         st.builds(replace, st.just(footer), backfill=chunks)

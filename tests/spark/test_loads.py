@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,15 +11,18 @@ from typing import Any
 import pytest
 
 from mirrorlake.apply import input_splits
+from mirrorlake.capture.landing.files.load_files import LoadFiles
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
+from mirrorlake.model.position import Lsn, Position
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
-from tests.histories import Shape
+from tests.histories import DECIMAL, VALUES, Shape
+from tests.reference import plain
 from tests.spark.test_apply import SparkReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -121,3 +125,35 @@ def test_a_large_text_of_a_load_is_cut_into_parts_without_a_shuffle(
     assert min(survey.tasks, load.tasks) > 1
     assert data_files(orders) == load.tasks
     assert Counter(orders.rows()) == all_rows()
+
+
+def test_a_file_that_is_written_as_a_data_file_is_taken_as_it_is(
+    spark: Spark, store: LocalStore
+) -> None:
+    """Spark reads it as any other: values of every type, its statistics, and the feed."""
+    kinds = {name: types.DataType.parse(name) for name in VALUES if name != "decimal"}
+    shape = Shape.of(["id"], id=types.LONG, d=DECIMAL, large=types.STRING, **kinds)
+    seen = [VALUES["decimal"], *(VALUES[name] for name in kinds)]
+    rows = [
+        (n, seen[0][n % len(seen[0])], _random(n), *(one[n % len(one)] for one in seen[1:]))
+        for n in range(12)
+    ]
+    reader = SparkReader(spark.session, store)
+    table = Mirrored(spark_engine(spark, store), store, reader, shape, "Tables/taken").create()
+    files = LoadFiles(store, shape.schema, Position(Lsn(1), 0), "stream", "default")
+    files.write("zone/_staged", shape.arrow(rows).to_batches())
+    content = store.read("zone/_staged")
+    applied = table.apply(content, is_load=True, appends=True)
+    (add,) = TableLog(store.location(table.path)).snapshot().files.values()
+    assert store.read(f"{table.path}/{add['path']}") == content
+    expected = Counter(plain(row) for row in rows)
+    assert Counter(plain(row) for row in table.rows()) == expected
+    assert table.feed(applied.version) == Counter(("insert", plain(row)) for row in rows)
+    table.apply([(Marker.UPDATE, (3, *rows[4][1:])), (Marker.DELETE, (5, *rows[5][1:]))])
+    left = [*rows[:3], (3, *rows[4][1:]), rows[4], *rows[6:]]
+    assert Counter(plain(row) for row in table.rows()) == Counter(plain(row) for row in left)
+
+
+def _random(seed: int) -> str:
+    """A text that does not become smaller."""
+    return random.Random(seed).randbytes(500_000).hex()

@@ -132,7 +132,7 @@ class Direct:
         """The tasks of a batch: one, or several if all rows are inserts (`input_splits`)."""
         step = batch.step
         landed = landed_paths(self._store, step.files)
-        split = None
+        split, takes = None, False
         looks_up = step.truncated or step.backfill or (step.marks and step.key)
         if step.default is Marker.INSERT and not looks_up:
             split = input_splits.split_inserts(self._runner, landed, is_load=step.is_load)
@@ -140,6 +140,7 @@ class Direct:
             groups = split
         elif step.is_load and not step.truncated and landed:
             groups = input_splits.group_files(landed, self._runner.slots)
+            takes = True
         else:
             yield self._whole_task(batch, threads)
             return
@@ -151,6 +152,7 @@ class Direct:
                 truncate=False,
                 files=(),
                 appends=split is not None,
+                takes=takes,
                 options=batch.options,
             )
 

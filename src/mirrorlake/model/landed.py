@@ -145,6 +145,23 @@ class BackfillChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Checksum:
+    """The CRC-32 of the first `size` bytes of a file: all of its pages, but not its footer."""
+
+    size: int
+    crc32: int
+
+    def __str__(self) -> str:
+        return f"{self.size}:{self.crc32:08x}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The inverse of `str`. Raises ValueError."""
+        size, _, crc32 = text.partition(":")
+        return cls(int(size), int(crc32, 16))
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
     """The footer of a file that mirrorlake landed, format version 1.
 
@@ -159,6 +176,7 @@ class Footer:
     rows: the number of rows by marker.
     alteration: the change of columns before the first row of the file.
     backfill: the chunk that a file of a backfill contains.
+    data_file: the checksum of a file that is written as a data file of the table would be.
     """
 
     stream: str
@@ -171,6 +189,7 @@ class Footer:
     stream_id: str = DEFAULT_STREAM
     alteration: Alteration | None = None
     backfill: BackfillChunk | None = None
+    data_file: Checksum | None = None
 
     def encode(self) -> dict[str, str]:
         """The key-value metadata of the Parquet file."""
@@ -190,6 +209,8 @@ class Footer:
             facts["commit_time.first"], facts["commit_time.last"] = map(
                 format_time, self.commit_times
             )
+        if self.data_file:
+            facts["data_file"] = str(self.data_file)
         if self.alteration:
             facts["alteration"] = self.alteration.encode()
         return {_PREFIX + name: value for name, value in facts.items()}
@@ -230,6 +251,7 @@ class Footer:
                 backfill=(
                     BackfillChunk.decode(facts["backfill"]) if kind is FileKind.BACKFILL else None
                 ),
+                data_file=Checksum.parse(facts["data_file"]) if "data_file" in facts else None,
             )
         except KeyError as missing:
             raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.task.errors import missing_base_row, table_error
 from mirrorlake.apply.task.existing_deletes import existing_deletes
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
+from mirrorlake.apply.task.ready_files import TakenFile, take_file
 from mirrorlake.delta.lookup.key_range import keys_between, overlapping
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
@@ -38,6 +40,7 @@ class BatchTask:
 
     files: the add actions of the live files of the table.
     appends: write the rows of delimited texts as they are read, if all are inserts.
+    takes: landed files that are written as data files become data files (`ready_files`).
     joins: small files among `files`, to be joined with the new rows.
     options: how to access the location of the table if it is a URL.
     backfill: the landed rows are all rows of the source with keys in this range.
@@ -51,6 +54,7 @@ class BatchTask:
     truncate: bool
     files: Sequence[Mapping[str, Any]]
     appends: bool = False
+    takes: bool = False
     joins: Sequence[Mapping[str, Any]] = ()
     options: ObjectOptions | None = None
     backfill: KeyRange | None = None
@@ -138,8 +142,11 @@ def _inserted(task: BatchTask, read: list[Rows]) -> Iterator[pa.Table]:
 
 def _apply(task: BatchTask) -> BatchResult:
     schema = task.rows.schema
-    files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
     with open_workspace(task.location, task.options) as table:
+        taken = _taken(task, table.folder) if task.takes else {}
+        files = [
+            (landed.name, task.rows.read(landed)) for landed in task.landed if landed not in taken
+        ]
         net = _net(task, files, table)
         done = rewrite(
             table.folder,
@@ -151,12 +158,28 @@ def _apply(task: BatchTask) -> BatchResult:
             table.fetch,
             skip_equal=task.skip_equal,
         )
-        table.upload(done.actions)
+        actions = [*({"add": file.add} for file in taken.values()), *done.actions]
+        table.upload(actions)
+    read = iter([by_marker(rows.marker) for _name, rows in files])
     return BatchResult(
-        as_texts(done.actions),
-        Counts(done.inserted, done.updated, done.deleted, done.duplicates),
-        read=tuple(by_marker(rows.marker) for _name, rows in files),
+        as_texts(actions),
+        Counts(
+            done.inserted + sum(file.rows for file in taken.values()),
+            done.updated,
+            done.deleted,
+            done.duplicates,
+        ),
+        read=tuple(
+            (taken[landed].rows, 0, 0, 0) if landed in taken else next(read)
+            for landed in task.landed
+        ),
     )
+
+
+def _taken(task: BatchTask, folder: Path) -> dict[LandedPath, TakenFile]:
+    """The landed files that became data files."""
+    found = {landed: take_file(landed, task.rows, folder) for landed in task.landed}
+    return {landed: taken for landed, taken in found.items() if taken is not None}
 
 
 def _net(

@@ -77,7 +77,7 @@ class LandedRows:
 
     def read(self, landed: LandedPath) -> parquet.Rows:
         """Read and check all rows of a file. Raises TableError."""
-        with self._opened(landed) as handle:
+        with self.opened(landed) as handle:
             found = self._read(landed, handle)
         self._check(landed, found)
         return replace(found, data=self._present(found.data))
@@ -90,7 +90,7 @@ class LandedRows:
         only: the columns to read; the rows are then not checked. The row number of an error is
         relative to its block. Raises TableError.
         """
-        with self._opened(landed) as handle:
+        with self.opened(landed) as handle:
             for found in parquet.read_blocks(
                 handle,
                 landed.size,
@@ -111,7 +111,7 @@ class LandedRows:
         TableError."""
         assert landed.text is not None
         before = landed.part.row if landed.part else 0
-        with self._opened(landed) as handle:
+        with self.opened(landed) as handle:
             for rows in delimited.read_blocks(
                 handle,
                 landed.size,
@@ -176,7 +176,7 @@ class LandedRows:
         )
 
     @contextmanager
-    def _opened(self, landed: LandedPath) -> Iterator[BinaryIO]:
+    def opened(self, landed: LandedPath) -> Iterator[BinaryIO]:
         """Open a landed file. A failing storage is an error that is retried, not an error of the
         file."""
         try:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import structlog
 
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.landing.load_files import LoadFiles, groups
+from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
 from mirrorlake.capture.landing.load_of import LAST, Loading, LoadOf, Order
 from mirrorlake.capture.landing.load_tasks import (
     LoadTasks,
@@ -299,7 +299,9 @@ class Loader:
                 self._count(load, rows)
             elif mask.any():
                 left = self._files(load).left(f"{load.folder}/{name}", mask)
-                self._write(load, (load.attempt, location, len(read) + number), left)
+                order = (load.attempt, location, len(read) + number)
+                # Huge texts may follow others there, which a data file must not have.
+                self._write(load, order, left, compact=True)
         return found.rows + sum(rows for _name, rows in read)
 
     def _complete(self, load: LoadOf) -> Loaded:
@@ -343,6 +345,7 @@ class Loader:
         batches: Iterable[pa.RecordBatch | pa.Table],
         *,
         complete: bool = False,
+        compact: bool = False,
     ) -> int:
         """Write one staged file of this process. Returns the number of rows."""
         _attempt, location, index = order
@@ -351,6 +354,7 @@ class Loader:
             f"{load.folder}/{name}",
             batches,
             complete=complete,
+            compact=compact,
             written=lambda rows: self._count(load, rows),
         )
         load.staged[order] = name

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.capture import origins, segments
-from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema

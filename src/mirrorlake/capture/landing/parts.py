@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.record import UNREADABLE
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.storage.store import Store

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mirrorlake.capture.landing.load_files import LoadFiles, groups
+from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
 from mirrorlake.capture.landing.load_tasks import PartAnswer, PartFailure
 from mirrorlake.capture.landing.parts import VersionsFile
 from mirrorlake.errors import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.origins import METADATA, with_metadata
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.segments import RowSegment

@@ -17,8 +17,8 @@ from functools import partial
 
 import structlog
 
+from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.landing.outbox import Outbox
-from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.origins import as_of, with_metadata

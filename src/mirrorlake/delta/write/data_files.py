@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -46,7 +46,7 @@ encoding is faster and, compressed, smaller."""
 
 CHANGE_TYPE = "_change_type"
 
-_WRITER = {"org.apache.spark.version": "4.0.0"}
+WRITER = {"org.apache.spark.version": "4.0.0"}
 """Footer metadata: Spark 3 reads dates before 1582-10-15 and timestamps before 1900 only if it can
 tell their calendar from the writer; Spark has written the Gregorian calendar since 3.0."""
 
@@ -67,16 +67,32 @@ def write_data(
     rows: with the names and types of the file; values: of the partition columns; data_change:
     False if the rows are moved from another file.
     """
-    name = f"part-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
+    name = new_name()
     size = _write(table / name, rows, page_rows=PAGE_ROWS)
+    return added(name, size, statistics(rows, keys), values, data_change=data_change)
+
+
+def added(
+    name: str,
+    size: int,
+    stats: Mapping[str, Any],
+    values: Mapping[str, str | None] = NO_VALUES,
+    *,
+    data_change: bool = True,
+) -> dict[str, Any]:
+    """The add action of a new data file. values: of the partition columns."""
     return {
         "path": quote(name),
         "partitionValues": dict(values),
         "size": size,
         "modificationTime": int(time.time() * 1000),
         "dataChange": data_change,
-        "stats": _json(statistics(rows, keys)),
+        "stats": _json(dict(stats)),
     }
+
+
+def new_name() -> str:
+    return f"part-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
 
 
 def write_changes(
@@ -102,8 +118,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def statistics(rows: pa.Table, keys: list[str]) -> dict[str, Any]:
     """The per-file statistics of the Delta protocol, with tight bounds."""
-    plain = (field.name for field in rows.schema if not pa.types.is_nested(field.type))
-    names = [*keys, *(name for name in plain if name not in keys)][:STATISTICS]
+    names = columns_with_statistics(rows.schema, keys)
     stats: dict[str, Any] = {
         "numRecords": rows.num_rows,
         "minValues": {},
@@ -114,11 +129,16 @@ def statistics(rows: pa.Table, keys: list[str]) -> dict[str, Any]:
     for name in names:
         column = rows[name]
         stats["nullCount"][name] = column.null_count
-        if _has_order(column.type) and column.null_count < len(column):
+        if has_order(column.type) and column.null_count < len(column):
             bounds = _bounds(column)
             if bounds is not None:
                 stats["minValues"][name], stats["maxValues"][name] = bounds
     return stats
+
+
+def columns_with_statistics(schema: pa.Schema, keys: Sequence[str]) -> list[str]:
+    plain = (field.name for field in schema if not pa.types.is_nested(field.type))
+    return [*keys, *(name for name in plain if name not in keys)][:STATISTICS]
 
 
 def deleted_from(add: Mapping[str, Any], vector: Mapping[str, Any], records: int) -> dict[str, Any]:
@@ -147,29 +167,42 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
     """Write a Parquet file. Returns its size in bytes. page_rows: rows per page; None for a file
     that is only read whole, which needs no page index."""
     path.parent.mkdir(exist_ok=True)
-    codecs = compression.codecs(rows)
     with path.open("wb") as file:
-        with pq.ParquetWriter(
-            file,
-            rows.schema,
-            compression=codecs,
-            use_dictionary=compression.with_dictionary(rows, codecs) if page_rows is None else True,
-            max_rows_per_page=page_rows,
-            dictionary_pagesize_limit=DICTIONARY,
-            write_page_index=page_rows is not None,
-            write_page_checksum=True,
-            coerce_timestamps="us",
-            store_schema=False,
-            write_statistics=[
-                name
-                for name in rows.column_names
-                if not _has_nan(rows[name]) and not _has_huge(rows[name])
-            ],
-        ) as writer:
+        bounded = [
+            name
+            for name in rows.column_names
+            if not _has_nan(rows[name]) and not has_huge(rows[name])
+        ]
+        with writer_of(file, rows, bounded, page_rows=page_rows) as writer:
             writer.write_table(rows, ROW_GROUP)
-            writer.add_key_value_metadata(_WRITER)
+            writer.add_key_value_metadata(WRITER)
         flush.flush(file)
         return file.tell()
+
+
+def writer_of(
+    file: BinaryIO | pa.NativeFile,
+    rows: pa.Table,
+    bounded: Sequence[str],
+    *,
+    page_rows: int | None = PAGE_ROWS,
+) -> pq.ParquetWriter:
+    """A writer of a file that begins with these rows. bounded: the columns with statistics;
+    page_rows: as in `_write`."""
+    codecs = compression.codecs(rows)
+    return pq.ParquetWriter(
+        file,
+        rows.schema,
+        compression=codecs,
+        use_dictionary=compression.with_dictionary(rows, codecs) if page_rows is None else True,
+        max_rows_per_page=page_rows,
+        dictionary_pagesize_limit=DICTIONARY,
+        write_page_index=page_rows is not None,
+        write_page_checksum=True,
+        coerce_timestamps="us",
+        store_schema=False,
+        write_statistics=list(bounded),
+    )
 
 
 def _has_nan(column: pa.ChunkedArray) -> bool:
@@ -178,15 +211,19 @@ def _has_nan(column: pa.ChunkedArray) -> bool:
     return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
-def _has_huge(column: pa.ChunkedArray) -> bool:
+def has_huge(column: pa.ChunkedArray | pa.Array) -> bool:
     """Whether a column has a text of which each copy counts: Parquet makes two of the smallest and
     the largest value, and leaves them out in the end."""
-    if not pa.types.is_string(column.type) or column.nbytes < HUGE:
+    if not is_text(column.type) or column.nbytes < HUGE:
         return False
     return bool(pc.max(pc.binary_length(column)).as_py() >= HUGE)
 
 
-def _has_order(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def has_order(kind: pa.DataType) -> bool:
     return not (pa.types.is_boolean(kind) or pa.types.is_binary(kind))
 
 
@@ -194,7 +231,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     """Smallest and largest value as in JSON; None if they cannot be represented there."""
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         return None
-    if _has_huge(column):
+    if has_huge(column):
         # Not copied as a whole; the largest character could go on behind what is looked at.
         column = pc.utf8_slice_codeunits(column, 0, LONGEST_TEXT + 1)
         if str(pc.max(column)).endswith(LARGEST):
@@ -203,10 +240,10 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         found = pc.min_max(column).as_py()
     except (OverflowError, ValueError):  # outside the range of Python's `date`
         return None
-    return _lowest(found["min"]), _highest(found["max"])
+    return lowest(found["min"]), highest(found["max"])
 
 
-def _lowest(value: Any) -> Any:
+def lowest(value: Any) -> Any:
     match value:
         case str():
             return value[:LONGEST_TEXT]
@@ -218,7 +255,7 @@ def _lowest(value: Any) -> Any:
             return value
 
 
-def _highest(value: Any) -> Any:
+def highest(value: Any) -> Any:
     match value:
         case str() if len(value) > LONGEST_TEXT:
             # Truncated, with a suffix that is larger than every text with this prefix.
@@ -231,7 +268,7 @@ def _highest(value: Any) -> Any:
             except OverflowError:
                 return _moment(value)
         case _:
-            return _lowest(value)
+            return lowest(value)
 
 
 def _moment(value: datetime) -> str:

@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile
+from mirrorlake.capture.landing.files.staged_data_file import StagedDataFile
 from mirrorlake.capture.origins import as_of, with_metadata
+from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
@@ -38,11 +41,16 @@ class LoadFiles:
         batches: Iterable[pa.RecordBatch | pa.Table],
         *,
         complete: bool = False,
+        compact: bool = False,
         written: Callable[[int], None] = lambda _rows: None,
     ) -> int:
         """Write one staged file, without a marker column (LZ-093): every row is an insert. Returns
-        the number of rows. written: called with that of each batch."""
-        file, position = StagedFile(self.store, path, self._staged_schema()), str(self.position)
+        the number of rows. compact: not as a data file of the table; written: called with the
+        number of rows of each batch."""
+        # Over a network, fewer bytes count more than what it takes to decode them.
+        is_compact = compact or complete or is_url(self.store.location(path))
+        kind = StagedFile if is_compact else StagedDataFile
+        file, position = kind(self.store, path, self._staged_schema()), str(self.position)
         rows = 0
         try:
             for batch in batches:
@@ -87,17 +95,25 @@ class LoadFiles:
 
 def groups(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[Iterator[pa.RecordBatch]]:
     """Groups of batches for one file each, of about `size` bytes in memory. Each group must be
-    consumed."""
+    consumed. A file that begins without huge texts has none (`StagedDataFile`)."""
+    waiting: list[pa.RecordBatch] = []
 
     def one_file(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        held = first.nbytes
+        held, begins_huge = first.nbytes, _has_huge(first)
         yield first
         while held < size:
             batch = next(batches, None)
             if batch is None:
                 return
+            if _has_huge(batch) and not begins_huge:
+                waiting.append(batch)
+                return
             held += batch.nbytes
             yield batch
 
-    while (first := next(batches, None)) is not None:
+    while (first := waiting.pop() if waiting else next(batches, None)) is not None:
         yield one_file(first)
+
+
+def _has_huge(batch: pa.RecordBatch) -> bool:
+    return any(map(has_huge, batch.columns))

@@ -1,0 +1,1 @@
+"""Staged files of a landing zone while they are written."""
