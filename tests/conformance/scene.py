@@ -147,6 +147,7 @@ def until(condition: Callable[[], T]) -> T:
     deadline = time.monotonic() + PATIENCE
     while not (result := condition()):
         assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)  # what is waited for may need this core, or this interpreter
     return result
 
 
