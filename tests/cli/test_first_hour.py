@@ -177,7 +177,7 @@ def terminals(tmp_path: Path, shop: Database) -> Iterator[Callable[..., Terminal
 
 @pytest.mark.full
 @pytest.mark.spark
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [80, pytest.param(200, marks=pytest.mark.long)])
 def test_the_way_from_nothing_to_a_change_that_is_read(
     run: Run,
     shop: Database,
