@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.server.routes import OPERATIONS, document
+from tests.profiles import tries
 from tests.server.service import Served
 
 
@@ -29,11 +30,12 @@ def test_a_fuzzer_finds_no_internal_error(tmp_path: Path) -> None:
                 *(sys.executable, "-m", "schemathesis.cli", "run"),
                 f"{served.url}/v1/openapi.json",
                 *("--header", f"Authorization: Bearer {served.token}"),
-                *("--checks", "not_a_server_error", "--max-examples", "30", "--seed", "1"),
+                *("--checks", "not_a_server_error", "--seed", "1"),
+                *("--max-examples", str(tries(4, long=30))),
                 # What it sends as hosts is connected to, and takes its time; the routes of private
                 # connections always refuse, with 501.
                 *("--exclude-path-regex", ":discover$|privateConnections"),
-                *("--max-time", "120", "--workers", "4"),
+                *("--max-time", str(tries(60, long=300)), "--workers", "4"),
             ],
             capture_output=True,
             text=True,
