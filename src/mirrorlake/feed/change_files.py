@@ -79,7 +79,7 @@ class ChangeReader:
 
     def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
         self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
-        self._reader = WholeFileReader(self._with_kind)
+        self._reader = WholeFileReader(self._with_kind, CHANGE_TYPE)
         self._folder = str(workspace.folder)
 
     def files(

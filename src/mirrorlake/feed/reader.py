@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Never
@@ -59,6 +59,8 @@ FEATURES = frozenset(
 """Reader features that do not affect this reader. A column of an unknown type is refused by
 name."""
 
+FILES_TOGETHER = 64
+"""Number of files whose rows get the versions and times of their commits at once."""
 
 _VACUUMED = (
     "A VACUUM of another program may remove files earlier than "
@@ -168,7 +170,7 @@ class Feed:
         that those before it are returned first."""
         for version in range(part.first, part.last + 1):
             try:
-                yield from reader.files(version, self.history.actions_once(version))
+                yield from reader.files(version, self.history.changes(version))
             except (OSError, BrokenLog) as error:
                 yield FileRead(CommitOf(version, 0), 0, partial(_refuse, error))
                 return
@@ -196,9 +198,10 @@ class Feed:
             yield from (commit.rows for commit in self.commits(part))
             return
         with closing(self._found(part)) as found:
-            files = [(commit, rows) for commit, tables in found for rows in tables]
-        if files:
-            yield with_commits(files)
+            files = ((commit, rows) for commit, tables in found for rows in tables)
+            # In portions: what is added to the first ones is computed while others are read.
+            while portion := list(islice(files, FILES_TOGETHER)):
+                yield with_commits(portion)
 
     def one_schema(self) -> pa.Schema:
         """The columns of all rows. Raises FeedError as `to_arrow` does."""

@@ -297,6 +297,14 @@ def test_versions_are_those_of_the_remaining_commits(table: HandmadeTable) -> No
 # -- damage -------------------------------------------------------------------------------------
 
 
+def test_changes_of_a_commit_with_change_files_are_in_these(table: HandmadeTable) -> None:
+    add, cdc = ({kind: {"path": kind, "dataChange": True}} for kind in ("add", "cdc"))
+    for actions, kinds in (([add, cdc], {"commitInfo", "cdc"}), ([add], {"commitInfo", "add"})):
+        version = table.commit(actions)
+        found = table.log.changes_in(version, table.log.content(version))
+        assert {kind for action in found for kind in action} == kinds
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -190,7 +190,15 @@ class TableLog:
 
     def actions_in(self, version: int, content: bytes) -> list[Action]:
         """The actions of one commit, from its file. Raises BrokenLog."""
-        return self._json_actions(commit(version), content)
+        return self._json_actions(commit(version), _lines(content))
+
+    def changes_in(self, version: int, content: bytes) -> list[Action]:
+        """The actions of one commit, without those of data files if the commit has change files,
+        which contain all that it changed. Raises BrokenLog."""
+        lines = _lines(content)
+        if any(line.startswith(b'{"cdc":') for line in lines):
+            lines = [line for line in lines if not line.startswith((b'{"add":', b'{"remove":'))]
+        return self._json_actions(commit(version), lines)
 
     def versions(self) -> list[int]:
         """The versions of the commits in the log, ascending."""
@@ -310,7 +318,7 @@ class TableLog:
         for name, version, content in zip(
             commits, versions, self._files.reads(commits), strict=True
         ):
-            replay(snapshot, self._json_actions(name, content), version)
+            replay(snapshot, self._json_actions(name, _lines(content)), version)
         if snapshot.exists and not snapshot.metadata:
             raise BrokenLog(f"no commit in {self._folder} contains the columns of the table")
         return snapshot
@@ -330,7 +338,7 @@ class TableLog:
         """The actions of a checkpoint. kind: only actions of this kind or these kinds, without
         those in sidecars; "" for all actions."""
         if name.endswith(".json"):
-            rows = self._json_actions(name, self._files.read(name))
+            rows = self._json_actions(name, _lines(self._files.read(name)))
         else:
             rows = self._parquet_actions(name, kind)
         for row in rows:
@@ -339,12 +347,9 @@ class TableLog:
             else:
                 yield row
 
-    def _json_actions(self, name: str, content: bytes) -> list[Action]:
+    def _json_actions(self, name: str, lines: list[bytes]) -> list[Action]:
         """The actions of a commit. Raises BrokenLog, which does not quote the content."""
         try:
-            # Split bytes, not text: `str.splitlines` also splits at characters that are valid
-            # inside JSON strings.
-            lines = [line for line in content.splitlines() if line]
             # As one array, which is parsed in two thirds of the time of its lines.
             actions: list[Action] = json.loads(b"[%s]" % b",".join(lines))
         except ValueError:
@@ -369,6 +374,13 @@ class TableLog:
             else:
                 raise
             raise BrokenLog(f"{self._folder}/{name} is damaged: {what}") from error
+
+
+def _lines(content: bytes) -> list[bytes]:
+    """The lines of a commit, each of which is an action."""
+    # Of bytes, not of text: `str.splitlines` also splits at characters that are valid inside JSON
+    # strings.
+    return [line for line in content.splitlines() if line]
 
 
 def replay(

@@ -82,7 +82,7 @@ def read_rows(path: str | Path, reader: WholeFileReader) -> Generator[None, None
     is_small = known[1] < SMALL
     found = _cache.get(known) if is_small else None
     if found is None:
-        found = yield from reader.read(known[0], is_small=is_small)
+        found = yield from reader.read(known[0], is_small=is_small, size=known[1])
         if is_small and (cost := _cost(found)) <= MAX_FILE_ROWS_BYTES:
             _cache.put(known, found, cost)
     return found

@@ -168,11 +168,7 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
     that is only read whole, which needs no page index."""
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as file:
-        bounded = [
-            name
-            for name in rows.column_names
-            if not _has_nan(rows[name]) and not has_huge(rows[name])
-        ]
+        bounded = _with_statistics(rows, page_rows)
         with writer_of(file, rows, bounded, page_rows=page_rows) as writer:
             writer.write_table(rows, ROW_GROUP)
             writer.add_key_value_metadata(WRITER)
@@ -203,6 +199,16 @@ def writer_of(
         store_schema=False,
         write_statistics=list(bounded),
     )
+
+
+def _with_statistics(rows: pa.Table, page_rows: int | None) -> list[str]:
+    """The columns with statistics; none in a small file that is only read whole, of which they take
+    a part of the time."""
+    if page_rows is None and rows.num_rows < compression.MIN_ROWS:
+        return []
+    return [
+        name for name in rows.column_names if not _has_nan(rows[name]) and not has_huge(rows[name])
+    ]
 
 
 def _has_nan(column: pa.ChunkedArray) -> bool:

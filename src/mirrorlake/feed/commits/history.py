@@ -48,22 +48,28 @@ class CommitHistory:
         self.table_id = str(snapshot.metadata.get("id", ""))
         self._log, self._positions = log, positions
         self._known: dict[int, bytes | list[Action]] = {}
+        self._metadata_of: dict[tuple[int, int], list[MetadataSince]] = {}
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit, which are remembered."""
-        actions = self.actions_once(version)
-        if version in self._known or len(self._known) < REMEMBERED:
-            self._known[version] = actions
-        return actions
-
-    def actions_once(self, version: int) -> list[Action]:
-        """The actions of one commit, which are not remembered: Python's garbage collection takes
-        longer for each object that is kept."""
         known = self._known.get(version)
         if isinstance(known, list):
             return known
-        content = self._log.content(version) if known is None else known
-        return self._log.actions_in(version, content)
+        actions = self._log.actions_in(version, self._content(version, known))
+        if known is not None or len(self._known) < REMEMBERED:
+            self._known[version] = actions
+        return actions
+
+    def changes(self, version: int) -> list[Action]:
+        """The actions of one commit that tell its changes; see `TableLog.changes_in`. They are not
+        remembered: Python's garbage collection takes longer for each object that is kept."""
+        known = self._known.get(version)
+        if isinstance(known, list):
+            return known
+        return self._log.changes_in(version, self._content(version, known))
+
+    def _content(self, version: int, known: bytes | None) -> bytes:
+        return self._log.content(version) if known is None else known
 
     @cached_property
     def oldest(self) -> int:
@@ -143,7 +149,12 @@ class CommitHistory:
         return self._log.metadata_at(version)
 
     def metadata(self, first: int, last: int) -> list[MetadataSince]:
-        """The metadata at version `first`, and each change of it up to `last`."""
+        """The metadata at version `first`, and each change of it up to `last`; remembered."""
+        if (first, last) not in self._metadata_of:
+            self._metadata_of[first, last] = self._find_metadata(first, last)
+        return self._metadata_of[first, last]
+
+    def _find_metadata(self, first: int, last: int) -> list[MetadataSince]:
         found = [MetadataSince(first, self.metadata_at(first))]
         for version in range(first + 1, last + 1):
             if not self._may_have(b"metaData", version):
@@ -160,7 +171,7 @@ class CommitHistory:
         known = self._known.get(version)
         if isinstance(known, list) or (known is None and len(self._known) >= REMEMBERED):
             return True
-        content = self._known[version] = self._log.content(version) if known is None else known
+        content = self._known[version] = self._content(version, known)
         # A name may be written with escapes, and a damaged commit is reported at once.
         is_whole = content.startswith(b"{") and content.rstrip().endswith(b"}")
         return kind in content or b"\\u" in content or not is_whole
