@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -10,6 +12,7 @@ import pytest
 from mirrorlake.delta.deletion_vectors import BrokenVector
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.table_view import create_view
+from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from tests.delta.handmade import HandmadeTable
 from tests.delta.lookup.test_key_lookup import filled
@@ -44,6 +47,25 @@ def test_a_column_may_have_any_name(tmp_path: Path, column: str) -> None:
     shape = Shape.of(["id"], id=types.LONG, **{column: types.STRING})
     table = filled(table_at(tmp_path / "t", shape), shape, [(ROWS, [1]), ([(4, None)], [])])
     assert sorted(rows_by_view(table.path)) == [ROWS[0], ROWS[2], (4, None)]
+
+
+def test_files_of_a_copy_are_not_read(tmp_path: Path) -> None:
+    table = filled(table_at(tmp_path / "r[1]" / "t"), SHAPE, [(ROWS, [1])])
+    shutil.copytree(tmp_path / "r[1]", tmp_path / "r1")
+    assert sorted(rows_by_view(table.path)) == [ROWS[0], ROWS[2]]
+
+
+@pytest.mark.parametrize(
+    "condition", ["x > 5", "isnan(x)", "x = 'nan'", "x = (select max(x) from v)"]
+)
+def test_nan_is_found_though_statistics_do_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    monkeypatch.setattr(data_files, "_has_nan", lambda _column: False)  # as delta-rs writes it
+    shape = Shape.of(["id"], id=types.LONG, x=types.DOUBLE)
+    rows = [(1, 1.0), (2, math.nan), (3, 2.0)]
+    table = filled(table_at(tmp_path / "t", shape), shape, [(rows, [])])
+    assert [number for number, _x in rows_by_view(table.path, condition)] == [2]
 
 
 def test_an_earlier_version_is_read(tmp_path: Path) -> None:

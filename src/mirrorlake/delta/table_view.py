@@ -20,7 +20,7 @@ import pyarrow as pa
 from mirrorlake.delta import deletion_vectors, partitions
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows, path_of
-from mirrorlake.delta.quoting import literal, quoted
+from mirrorlake.delta.quoting import parquet_files, quoted
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.model.arrow import arrow_schema
 
@@ -59,10 +59,7 @@ def _select(
         rows = pa.concat_tables([empty, *(live_rows(table, add, schema) for add in files)])
         return f"select * from {_registered(connection, rows)}"  # noqa: S608
     paths = [str(path_of(table, add)) for add in files]
-    source = (
-        f"read_parquet([{', '.join(map(literal, paths))}], {_NUMBER} = true, "
-        f"filename = {literal(_PATH)}, union_by_name = true, hive_partitioning = false) t"
-    )
+    source = f"{parquet_files(paths, _PATH, _NUMBER)} t"
     present = frozenset(connection.sql(f"from {source}").columns)
     parts = [f"from {source}"]
     if schema.partitions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -134,6 +136,28 @@ def test_no_file_is_a_candidate_for_no_key(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(1, "a")], [])])
     assert candidates(table.files, table.schema, keys_of(PLAIN, [])) == []
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_key_is_found_whatever_the_sign_of_its_nan(tmp_path: Path, way: Way) -> None:
+    shape = Shape.of(["x"], x=types.DOUBLE, text=types.STRING)
+    rows = [(1.0, "a"), (math.copysign(math.nan, -1), "b"), (2.0, "c")]
+    with forced(way) as patch:
+        # As delta-rs writes it: with statistics, which do not show NaN.
+        patch.setattr(data_files, "_has_nan", lambda _column: False)
+        table = filled(HandmadeTable(tmp_path / "t", shape.schema), shape, [(rows, [])])
+        (row,) = rows_of(found(table, keys_of(shape, [(math.nan, None)])).rows)
+    assert row[1] == "b"
+
+
+@pytest.mark.parametrize("way", Way)
+def test_files_of_a_copy_are_not_searched(tmp_path: Path, way: Way) -> None:
+    with forced(way):
+        folder = tmp_path / "r[1]" / "t"
+        table = filled(HandmadeTable(folder, PLAIN.schema), PLAIN, [([(1, "a")], [])])
+        shutil.copytree(tmp_path / "r[1]", tmp_path / "r1")
+        matches = found(table, keys_of(PLAIN, [(1, None)]))
+    assert (rows_of(matches.rows), matches.file.tolist()) == ([(1, "a")], [0])
 
 
 @pytest.mark.parametrize("way", Way)

@@ -68,7 +68,7 @@ def hash_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray 
         else:
             columns = f"{_hash(values, schema, key)} as hash"
         query = f"select {columns}, {key_join.ROW} from {source} t"  # noqa: S608  (names are quoted)
-        found = connection.sql(query, params={"paths": [path]}).to_arrow_table()
+        found = connection.sql(query).to_arrow_table()
     if whole:
         own = _mixed(found.select([f"k{i}" for i in range(len(key))]))
         return _in_order(pa.chunked_array([own]), found[key_join.ROW])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.row_cache import stored_rows
-from mirrorlake.delta.quoting import quoted
+from mirrorlake.delta.quoting import parquet_files, quoted
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
@@ -27,10 +27,6 @@ it. DuckDB would give them other names beside columns of the table that have the
 
 _PATH = "__mirrorlake_path"
 _NUMBER = "file_row_number"
-
-_FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {ROW}
-              from read_parquet($paths, {_NUMBER} = true, filename = '{_PATH}',
-                                union_by_name = true, hive_partitioning = false))"""  # noqa: S608
 
 
 def matches(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int) -> pa.Table:
@@ -111,13 +107,13 @@ def file_rows(
     """The SQL source of the rows of the files, with row number and path, and its columns. The page
     checksums of what is read from it are not verified."""
     if all(name.casefold() != _NUMBER for name in schema.physical):
-        query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
-        return _FILES, set(connection.sql(query, params={"paths": paths}).columns)
+        files = parquet_files(paths, _PATH, _NUMBER)
+        source = f"(select * exclude ({_NUMBER}), {_NUMBER} as {ROW} from {files})"  # noqa: S608
+        return source, set(connection.sql(f"from {source}").columns)
     # A column has the fixed name of DuckDB's row number, so Arrow reads the files instead.
     stored = _stored(paths, schema)
     connection.register("stored", stored)
-    chosen = f"(select * from stored where list_contains($paths, {_PATH}))"  # noqa: S608
-    return chosen, set(stored.column_names)
+    return "stored", set(stored.column_names)
 
 
 def _without_values(paths: Sequence[str]) -> set[str]:
