@@ -114,18 +114,6 @@ def test_a_key_that_is_left_out_is_no_key_where_whole_rows_are_told(captured: Ca
     ]
 
 
-def test_a_partitioned_table_without_a_primary_key_is_append_only(captured: Captured) -> None:
-    captured.begin(
-        "create table apples (id int) partition by range (id)",
-        "create table few partition of apples for values from (0) to (9)",
-        "alter table apples replica identity full",
-        "alter table few replica identity full",
-    )
-    assert "it is partitioned" in captured.tables[0].append_only
-    found = captured.changes("insert into apples values (1)", "update apples set id = 2")
-    assert told(found) == [(INSERT, 1)]
-
-
 def test_a_table_without_columns_is_append_only(captured: Captured) -> None:
     captured.begin("create table apples ()", "alter table apples replica identity full")
     assert captured.tables[0].append_only == "it has no columns"

@@ -37,6 +37,7 @@ from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
 from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent, check_keys, check_whole
+from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
 from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
@@ -82,6 +83,8 @@ class Decoder:
     _open: _Open | None = None
     _described: Relation | None = None  # by the last message of the batch before
     _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
+    _leaves: dict[int, tuple[int, int, tuple[str, ...] | None]] = field(default_factory=dict)
+    _partly: PartlyLogged = field(default_factory=PartlyLogged)
     _noted: KnownTables = field(default_factory=dict)  # behind the last end in the batch
     _faulty: set[TableId] = field(default_factory=set)
     _names: dict[str, TableId] = field(init=False)  # of the selected tables, by their identity
@@ -192,6 +195,7 @@ class Decoder:
             described.append(self._described.oid)
         self.recognition.begin(described, changed)
         self._followed.clear()
+        self._leaves.clear()
         closed, is_behind = transactions.closed(), False  # the last end
         for index, relation in relations.items():
             if not is_behind and transaction[index] == closed:
@@ -205,6 +209,7 @@ class Decoder:
             is_leaf = str(relation.oid) not in self._names
             if is_leaf and root is not None and str(root.oid) in self._names:
                 logged = None if relation.identity == FULL else _key_names(relation)
+                self._leaves[index] = root.oid, relation.oid, logged
                 check = partial(self.recognition.described_leaf, root.oid, relation.oid, logged)
                 yield from self._checked(root.oid, partial(self._partition, root.oid, check))
         self._described = relations.get(len(messages) - 1)
@@ -289,6 +294,8 @@ class Decoder:
                     at = int(transaction[index]), int(ordinal[index])
                     yield Truncation(known.table, *at, messages.metadata(np.array([index])))
             return
+        if leaf := self._leaves.get(index):
+            self._partly.described(*leaf)
         relation = messages.relation(index)
         name = TableId(relation.schema, relation.name)
         former = self._names.get(str(relation.oid), name)
@@ -437,7 +444,7 @@ class Decoder:
         has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
         old = protocol.walk(messages, offset[has_old] + 1, width)
         if table.whole_rows:
-            check_whole(kind, shape, table)
+            check_whole(kind, shape, table, old, self._unlogged(known.relation))
         else:
             check_keys(old, known.keys, table, has_old)
         offset[has_old] = old.end
@@ -473,6 +480,12 @@ class Decoder:
             ordinal=ordinal[message],
             metadata=messages.metadata(message),
         )
+
+    def _unlogged(self, relation: Relation) -> list[list[int]] | None:
+        """As of `check_whole`."""
+        if self.recognition is None or not self.recognition.is_split(relation.oid):
+            return None
+        return self._partly.unlogged(relation.oid, [c.name for c in relation.columns])
 
     def _key_changed(
         self,

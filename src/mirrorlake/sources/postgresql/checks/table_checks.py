@@ -215,11 +215,15 @@ def _conditions(
 
 def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
     if weak := catalog.identity.weak_partition:
-        return f"Run `alter table {_sql(weak)} replica identity default`."
+        identity = "default" if catalog.identity.primary else "full"
+        return f"Run `alter table {_sql(weak)} replica identity {identity}`."
     if catalog.identity.identity in {"n", "i"} and catalog.identity.primary:
         return f"Run `alter table {_sql(name)} replica identity default`."
     if catalog.kind == "p":
-        return f"Run `alter table {_sql(name)} add primary key (...)`."
+        return (
+            f"Run `alter table {_sql(name)} add primary key (...)`, or set replica identity full "
+            "on the table and each partition, which logs every old row whole."
+        )
     return (
         f"Run `alter table {_sql(name)} add primary key (...)`, `alter table {_sql(name)} replica "
         "identity using index ...` with a unique index on NOT NULL columns, or `alter table "

@@ -13,10 +13,12 @@ from mirrorlake.sources.table import SourceTable
 
 
 class KeyNotSent(Exception):
-    """Rows were changed of which the log has no key. rows: which of the changes."""
+    """Rows were changed of which the log has no key, or not all that it has to have. rows: which of
+    the changes."""
 
     def __init__(self, table: SourceTable, rows: np.ndarray) -> None:
-        super().__init__(f"the source did not send the key ({', '.join(table.key)}) of a row")
+        what = f"the key ({', '.join(table.key)})" if table.key else "all columns"
+        super().__init__(f"the source did not send {what} of a row")
         self.rows = rows
         self.error = TableError(
             str(self),
@@ -36,9 +38,26 @@ def check_keys(old: Tuples, keys: Sequence[int], table: SourceTable, has_old: np
         raise KeyNotSent(table, np.flatnonzero(has_old)[lacking])
 
 
-def check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> None:
-    """Every old row is sent whole, unless the replica identity was changed meanwhile."""
-    if (shape[kind != protocol.INSERT] != protocol.OLD_TUPLE).any():
+def check_whole(
+    kind: np.ndarray,
+    shape: np.ndarray,
+    table: SourceTable,
+    old: Tuples,
+    unlogged: Sequence[Sequence[int]] | None,
+) -> None:
+    """Every old row is sent whole, unless the replica identity was changed meanwhile.
+
+    kind, shape: of each change; old: the old tuples of those that have one; unlogged: of a
+    partitioned table, as of `PartlyLogged`. A row that may be one of such a partition is taken for
+    one: it has NULL in each of the columns. Raises KeyNotSent, of a partitioned table.
+    """
+    lacking = (kind != protocol.INSERT) & (shape != protocol.OLD_TUPLE)
+    has_old = np.flatnonzero((shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE))
+    for columns in filter(None, unlogged or ()):
+        lacking[has_old[(old.kind[:, list(columns)] == protocol.NULL).all(axis=1)]] = True
+    if lacking.any() and unlogged is not None:
+        raise KeyNotSent(table, np.flatnonzero(lacking))
+    if lacking.any():
         raise TableError(
             "the source did not send a changed row as it was before: its replica identity is no "
             "longer full",

@@ -99,12 +99,19 @@ class RowIdentity:
 
     @property
     def weak_partition(self) -> TableId | None:
-        """A partition whose old rows are logged without the key of the table."""
-        key = set(self.primary or self.index)
+        """A partition whose old rows are logged without the key of the table, or not whole where
+        whole rows are the key."""
+        key = set(self._partitioned_key)
+        if not key and self.identity != "f":
+            return None
         for name, identity in self.partitions.items():
-            if identity is not None and not identity >= key:
+            if identity is not None and not (key and identity >= key):
                 return name
         return None
+
+    @property
+    def _partitioned_key(self) -> tuple[str, ...]:
+        return self.primary or self.index or (self.unique if self.identity == "f" else ())
 
     def key(self, selected: Collection[str]) -> tuple[tuple[str, ...], str]:
         """The columns by which updates and deletions name their row, or why there are none;
@@ -115,14 +122,12 @@ class RowIdentity:
         return key, reason
 
     def _key(self, selected: Collection[str]) -> tuple[tuple[str, ...], str]:
-        if self.is_partitioned and (key := self.primary or self.index):
+        if self.is_partitioned and (key := self._partitioned_key):
             if weak := self.weak_partition:
                 return (), f"the replica identity of partition {weak} does not contain its key"
             return key, ""
-        if self.is_partitioned and self.identity == "f":
-            # Each partition has an identity of its own, and one that is made later has none: its
-            # users could not update it while the table is published with updates.
-            return (), "it is partitioned and has no primary key"
+        if self.is_partitioned and (weak := self.weak_partition):
+            return (), f"the replica identity of partition {weak} is not full"
         if self.identity == "f":
             keys = [key for key in (self.primary, self.unique) if key and {*key} <= {*selected}]
             return keys[0] if keys else (), "" if selected else "it has no columns"
