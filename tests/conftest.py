@@ -208,7 +208,9 @@ def spark(s3: S3Server):
     from mirrorlake.spark.session.spark_session import Spark
     from mirrorlake.spark.settings import SparkSettings
     from mirrorlake.storage.urls import StorageLocation
+    from tests.spark.reading import INTERPRETED
 
-    settings = SparkSettings(master="local[2]", driver_memory="1g")
+    conf = {} if profiles.LONG else INTERPRETED
+    settings = SparkSettings(master="local[2]", driver_memory="1g", conf=conf)
     with Spark.start(settings, tables=StorageLocation(s3.new_bucket(), s3.options)) as started:
         yield started

@@ -14,10 +14,16 @@ from mirrorlake.spark.maintenance.vacuum import LISTING
 from tests.histories import rows_of
 from tests.reference import Row, plain
 
-SMALL = {
-    "spark.sql.adaptive.enabled": "false",
+INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Queries are not compiled, which takes longer than to run them on a few rows. The one session of
+the tests is so, but not that of the long run, nor those of programs that tests start."""
+
+SMALL = {
+    **INTERPRETED,
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     LISTING: "1",
