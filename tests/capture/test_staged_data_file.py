@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlake.capture.landing.files import staged_data_file
 from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
 from mirrorlake.capture.landing.files.staged_data_file import StagedDataFile
 from mirrorlake.delta.lookup import page_checksums
@@ -70,6 +71,16 @@ def test_pages_have_checksums_and_an_index(store: LocalStore) -> None:
     page_checksums.verify(store.root / PATH)
     group = pq.read_metadata(pa.BufferReader(content)).row_group(0)
     assert all(group.column(index).has_offset_index for index in range(3))
+
+
+def test_a_long_text_is_in_a_page_of_its_own(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader refuses a page that is larger than the longest text may be."""
+    monkeypatch.setattr(staged_data_file, "GROUP_BYTES", 1_000)
+    content, _footer = written(store, [batch(0, 5), batch(5, 1, "x" * 2_000), batch(6, 5)])
+    found = pq.read_metadata(pa.BufferReader(content))
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [5, 1, 5]
 
 
 def test_columns_that_may_have_a_nan_have_no_statistics(store: LocalStore) -> None:

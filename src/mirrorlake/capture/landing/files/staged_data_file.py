@@ -36,6 +36,9 @@ class StagedDataFile(Staged):
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         with self._or_give_up():
+            # A long text is in a row group, and so in a page, of its own: a page has a limit.
+            if self._held and self._bytes + rows.nbytes > GROUP_BYTES:
+                self._write_group()
             self._held += rows.to_batches() if isinstance(rows, pa.Table) else [rows]
             self._rows += rows.num_rows
             self._bytes += rows.nbytes
