@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,3 +114,12 @@ def test_a_table_that_cannot_be_read_leaves_the_others_to_sql(zone: Zone) -> Non
     assert sql.run(zone.root, query).fetchall() == [(1,)]
     with pytest.raises(UsageError, match="bad cannot be read"):
         queried(zone, "bad")
+
+
+def test_a_partition_value_that_is_none_leaves_the_others_to_sql(zone: Zone) -> None:
+    path, rows = zone.root / "Tables/odd", pa.table({"id": [1], "at": [date(2026, 1, 2)]})
+    deltalake.write_deltalake(path, rows, partition_by=["at"])
+    commit = path / "_delta_log" / f"{0:020d}.json"
+    commit.write_text(commit.read_text().replace('"2026-01-02"', '"2026-02-30"'))
+    with pytest.raises(UsageError, match="odd cannot be read"):
+        sql.run(zone.root, "select * from odd")

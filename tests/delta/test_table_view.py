@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
+import deltalake
 import duckdb
+import pyarrow as pa
 import pytest
 
 from mirrorlake.delta.deletion_vectors import BrokenVector
@@ -16,7 +19,7 @@ from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from tests.delta.handmade import HandmadeTable
 from tests.delta.lookup.test_key_lookup import filled
-from tests.delta.readers import rows_by_view
+from tests.delta.readers import rows_by_delta_rs, rows_by_view
 from tests.histories import Shape
 
 SHAPE = Shape.of(["id"], id=types.LONG, text=types.STRING)
@@ -66,6 +69,14 @@ def test_nan_is_found_though_statistics_do_not_show_it(
     rows = [(1, 1.0), (2, math.nan), (3, 2.0)]
     table = filled(table_at(tmp_path / "t", shape), shape, [(rows, [])])
     assert [number for number, _x in rows_by_view(table.path, condition)] == [2]
+
+
+def test_timestamps_in_partition_columns_may_be_without_a_time_zone(tmp_path: Path) -> None:
+    moments = [datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), None]
+    rows = pa.table({"id": [1, 2], "at": pa.array(moments, pa.timestamp("us", "UTC"))})
+    deltalake.write_deltalake(tmp_path, rows, partition_by=["at"])
+    found = sorted(rows_by_view(tmp_path))
+    assert found == sorted(rows_by_delta_rs(tmp_path)) == [(1, moments[0]), (2, None)]
 
 
 def test_an_earlier_version_is_read(tmp_path: Path) -> None:

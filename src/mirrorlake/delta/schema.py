@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,9 @@ APPLY = "mirrorlake.apply"
 
 MAPPING = "delta.columnMapping.mode"
 VECTORS = "delta.enableDeletionVectors"
+_WITHOUT_ZONE = re.compile(r"[^ T]+(?:[ T][0-9:.]+)?")
+"""A timestamp in a partition column as delta-rs writes it, in UTC."""
+
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -92,9 +96,11 @@ class TableSchema:
         kind = arrow_type(self.schema[name].type)
         if name not in self.partitions:
             return pa.nulls(rows, kind)
-        value = self.values[self.partitions.index(name)]
-        # In the protocol an empty text is NULL.
-        return pa.repeat(pa.scalar(value or None, pa.string()).cast(kind), rows)
+        value = self.values[self.partitions.index(name)] or None  # an empty text is NULL
+        text = pa.scalar(value, pa.string())
+        if value and pa.types.is_timestamp(kind) and _WITHOUT_ZONE.fullmatch(value):
+            text = text.cast(pa.timestamp("us"))
+        return pa.repeat(text.cast(kind), rows)
 
     def file_schema(self) -> pa.Schema:
         """The columns of data files, with their names and ids there."""

@@ -18,6 +18,14 @@ from mirrorlake.delta.table_view import create_view
 from mirrorlake.errors import UsageError
 from mirrorlake.root import true_name
 
+_UNREADABLE = (
+    duckdb.Error,
+    pa.ArrowException,
+    OSError,
+    BrokenLog,
+    BrokenVector,
+    UnknownColumnType,
+)
 _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
@@ -69,7 +77,7 @@ class Views:
             self.connection.execute(f"create schema if not exists {quoted(schema)}")
             view = f"{quoted(schema)}.{quoted(name)}"
             create_view(self.connection, view, path, version)
-        except (duckdb.Error, OSError, BrokenLog, BrokenVector, UnknownColumnType) as error:
+        except _UNREADABLE as error:
             self.missing.append(f"the table at {path} cannot be read: {_first_line(error)}")
 
 

@@ -151,6 +151,23 @@ def test_a_key_is_found_whatever_the_sign_of_its_nan(tmp_path: Path, way: Way) -
 
 
 @pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("narrow", [types.FLOAT, types.INTEGER])
+def test_a_key_is_found_in_files_from_before_it_became_a_double(
+    tmp_path: Path, narrow: types.DataType, way: Way
+) -> None:
+    earlier = Shape.of(["x"], x=narrow, text=types.STRING)
+    shape = Shape.of(["x"], x=types.DOUBLE, text=types.STRING)
+    value = 7 if narrow is types.INTEGER else float(np.float32(0.1))
+    with forced(way):
+        table = filled(
+            HandmadeTable(tmp_path / "t", earlier.schema), earlier, [([(value, "a")], [])]
+        )
+        table.commit([{"metaData": metadata(shape.schema)}])
+        matches = found(table, keys_of(shape, [(float(value), None)]))
+    assert rows_of(matches.rows) == [(value, "a")]
+
+
+@pytest.mark.parametrize("way", Way)
 def test_files_of_a_copy_are_not_searched(tmp_path: Path, way: Way) -> None:
     with forced(way):
         folder = tmp_path / "r[1]" / "t"

@@ -77,7 +77,12 @@ def hash_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray 
 
 def name(schema: TableSchema, key: Sequence[str]) -> str:
     """The name of the hash function for such keys, with its version."""
-    return "splitmix64" if _is_whole(schema, key) else f"duckdb {duckdb.__version__}"
+    if _is_whole(schema, key):
+        return "splitmix64"
+    kinds = {schema.schema[column].type.name for column in key}
+    # Earlier releases hashed numbers in the type of the file.
+    cast = ", cast" if kinds & {"float", "double"} else ""
+    return f"duckdb {duckdb.__version__}{cast}"
 
 
 def _is_whole(schema: TableSchema, key: Sequence[str]) -> bool:
@@ -121,7 +126,7 @@ def _hash(values: Sequence[str], schema: TableSchema, names: Sequence[str]) -> s
     for value, column in zip(values, names, strict=True):
         kind = schema.schema[column].type
         if kind.name in {"float", "double"}:
-            parts.append(key_join.number_text(value))
+            parts.append(key_join.number_text(f"{value}::{kind.name}"))
         else:
             parts.append(f"{value}::{_HASHED_AS.get(kind.name, str(kind))}")
     return f"hash({', '.join(parts)})"
