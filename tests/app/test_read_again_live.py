@@ -272,6 +272,31 @@ def test_a_table_that_is_locked_is_added_and_read_again_later(
     evolving.check("apples")
 
 
+@pytest.mark.parametrize("is_restarted", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_table_that_others_publish_is_read_again_when_they_publish_it_again(
+    evolving: EvolvingDatabase, *, is_restarted: bool
+) -> None:
+    evolving.begin(*TABLES)
+    jobs = BackfillRecords(Records(evolving.store, root.LANDING))
+    evolving.run(f"comment on publication {evolving.made} is 'of others'")
+    with evolving.capturing() as capture:
+        evolving.run(BEFORE, f"alter publication {evolving.made} drop table pears")
+        for number in (8, 9):
+            evolving.run(f"insert into pears values ({number})")
+            capture.once()
+            assert evolving.stopped() == {}
+            assert [job.state for job in jobs.jobs()] == [BackfillJobState.PENDING]
+        evolving.run("delete from pears where id = 1")
+        if not is_restarted:
+            evolving.run(f"alter publication {evolving.made} add table pears")
+            capture.once()
+    if is_restarted:
+        evolving.capture()
+        evolving.run(f"alter publication {evolving.made} add table pears")
+    check_added_again(evolving)
+    evolving.check("apples")
+
+
 def test_what_else_one_look_finds_is_not_forgotten_for_a_table_that_is_added_again(
     evolving: EvolvingDatabase,
 ) -> None:

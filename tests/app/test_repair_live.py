@@ -12,6 +12,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.repair.stream_repair import Repair
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError
 from mirrorlake.landing.cuts import Cuts
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
@@ -229,9 +230,10 @@ def test_another_server_is_refused_when_its_log_is_behind(evolving: EvolvingData
 
 def test_a_stopped_table_is_repaired(evolving: EvolvingDatabase) -> None:
     publication = slot_of(evolving)
-    evolving.run(f"comment on publication {publication} is 'of others'")
+    evolving.stops_at = frozenset({SchemaChangeKind.PUBLICATION_CHANGED})
     evolving.run(f"alter publication {publication} drop table apples", LOST)
     evolving.capture()
+    evolving.stops_at = frozenset()
     evolving.run(f"alter publication {publication} add table apples", LATER)
     assert evolving.stopped().keys() == {"public.apples"}
     with pytest.raises(UsageError, match=r"public\.pears is not stopped"):
@@ -248,9 +250,10 @@ def test_a_stopped_table_that_was_renamed_is_repaired(evolving: EvolvingDatabase
     publication = slot_of(evolving)
     evolving.run("alter table apples rename to plums", "update plums set note = 'moved'")
     evolving.capture()
-    evolving.run(f"comment on publication {publication} is 'of others'")
+    evolving.stops_at = frozenset({SchemaChangeKind.PUBLICATION_CHANGED})
     evolving.run(f"alter publication {publication} drop table plums", "delete from plums")
     evolving.capture()
+    evolving.stops_at = frozenset()
     assert evolving.stopped().keys() == {"public.apples"}
     evolving.run(f"alter publication {publication} add table plums")
     assert repaired(evolving, "public.apples").is_needed

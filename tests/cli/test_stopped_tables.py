@@ -173,15 +173,24 @@ class TestAPublicationThatIsNotWhatItWas:
         run("capture", "--once")
         return f"mirrorlake_{shop.name}"
 
-    def test_a_table_that_was_taken_out_of_one_that_others_made_stops(
+    def test_a_table_that_was_taken_out_of_one_that_others_made_differs_until_it_is_back(
         self, run: Run, shop: Database, begun: str
     ) -> None:
         shop.execute(f"comment on publication {begun} is 'of others'")
         shop.execute(f"alter publication {begun} drop table orders")
         shop.execute("insert into orders values (11, 'unseen')")
-        run("capture", "--once")
-        assert "no longer contains" in tables(run)["public.orders"]["error"]["message"]
-        assert tables(run)["public.log"]["error"] is None
+        done = run("capture", "--once")
+        (found,) = (
+            f for f in run("check", "--json").facts()["findings"] if f["severity"] == "error"
+        )
+        assert 'Run `alter publication "' in found["remedy"]
+        assert "is then read again by itself" in found["remedy"]
+        said = tables(run)["public.orders"]
+        assert (done.code, said["error"]) == (1, None)
+        assert "no longer contains" in said["differs"]["reason"]
+        shop.execute(f"alter publication {begun} add table orders")
+        assert run("capture", "--once").code == 0
+        assert tables(run)["public.orders"]["differs"] is None
 
     def test_check_says_that_it_is_lost_and_that_another_is_new(
         self, run: Run, shop: Database, begun: str, tmp_path: Path

@@ -565,13 +565,14 @@ class Capture:
             return list(unpublished.without_repair(found))
         again = unpublished.find(found, streamed, tables, self._settings)
         tried = unpublished.include(self._source.objects, again, self._backfills.require)
-        locked = {table for table, outcome in tried.items() if outcome is Inclusion.LOCKED}
-        self._backfills.hold(locked)
+        held = {Inclusion.LOCKED, Inclusion.AWAITED}
+        waiting = {table for table, outcome in tried.items() if outcome in held}
+        self._backfills.hold(waiting)
         if Inclusion.ADDED in tried.values():
             # What differs is told once.
             told = [one for one in found if one.severity is not CheckSeverity.ERROR]
             found = [*told, *self._source.watch(streamed)]
-        return list(unpublished.waiting(found, locked))
+        return list(unpublished.waiting(found, waiting))
 
     def _check_source(self, tables: Sequence[SourceTable]) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""

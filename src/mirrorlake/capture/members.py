@@ -21,6 +21,7 @@ import structlog
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Sink
+from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
     NotSelected,
     SelectionChanged,
@@ -159,7 +160,8 @@ def expecting_new(
     for finding in findings:
         is_new = finding.table is not None and str(finding.table) not in known
         if finding.table in again and finding.kind is not None and not is_new:
-            found.append(replace(finding, remedy=ADDED_AGAIN))
+            remedy = unpublished.awaited(finding) if finding.addition else ADDED_AGAIN
+            found.append(replace(finding, remedy=remedy))
         elif finding.check != "publication" or not is_new:
             found.append(finding)
         elif finding.table not in refused:

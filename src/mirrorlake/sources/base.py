@@ -60,6 +60,7 @@ class Inclusion(Enum):
 
     ADDED = "added"
     LOCKED = "locked"  # nothing was changed, and another attempt may succeed
+    AWAITED = "awaited"  # nothing was changed: others have to add it
     REFUSED = "refused"  # nothing was changed
 
 
@@ -68,7 +69,8 @@ class CheckResult:
     """The result of one check.
 
     remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change; for an error
-    of a table, `PUBLICATION_CHANGED` where `ManagedObjects.include_again` may end it.
+    of a table, `PUBLICATION_CHANGED` where the table goes on once it is streamed again, see
+    `ManagedObjects.include_again`. addition: what others can do about that, where we may not.
     """
 
     check: str
@@ -77,6 +79,7 @@ class CheckResult:
     remedy: str = ""
     table: TableId | None = None
     kind: SchemaChangeKind | None = None
+    addition: str = ""
 
 
 class Snapshot(Protocol):

@@ -6,6 +6,7 @@ in between are missing. In this order, so that nothing is streamed on without be
     backfill requested → added to the stream → snapshot taken
 
 Where another holds a lock on the table, adding it waits for the next look, and reading it for that.
+Where others have to add it, reading it waits until they have.
 """
 
 from __future__ import annotations
@@ -66,15 +67,24 @@ def include(
     return found
 
 
-def waiting(found: Iterable[CheckResult], locked: Collection[TableId]) -> Iterator[CheckResult]:
-    """The findings, of which those of locked tables stop none."""
+def waiting(found: Iterable[CheckResult], held: Collection[TableId]) -> Iterator[CheckResult]:
+    """The findings, of which those of tables that wait to be added again stop none."""
     for finding in found:
-        if finding.kind is _KIND and finding.table in locked:
-            what = f"{finding.message} until it is added again, for which another holds a lock"
+        if finding.kind is _KIND and finding.table in held:
+            what = f"{finding.message} until it is added again"
             remedy = "The table is added and read again when nobody vacuums or alters it."
+            if finding.addition:
+                remedy = awaited(finding)
+            else:
+                what = f"{what}, for which another holds a lock"
             yield replace(finding, severity=CheckSeverity.WARNING, message=what, remedy=remedy)
         else:
             yield finding
+
+
+def awaited(finding: CheckResult) -> str:
+    """What to do about a table that others have to add again."""
+    return f"{finding.addition} The table is then read again by itself."
 
 
 def without_repair(found: Iterable[CheckResult]) -> Iterator[CheckResult]:

@@ -126,8 +126,10 @@ class PostgresObjects:
         connection, settings = self._sql(), self._settings
         with translated():
             state = publication.state_of(connection, publication.name_of(settings, table))
-            if state is None or not publication.is_ours(state, settings):
+            if state is None:
                 return Inclusion.REFUSED
+            if not publication.is_ours(state, settings):
+                return Inclusion.AWAITED
             try:
                 rejected.include(connection, settings, table)
             except psycopg.errors.LockNotAvailable:

@@ -231,7 +231,9 @@ def _publication(
             "run `mirrorlake reset TABLE` for each partitioned table to reload it.",
         )
     is_ours = publication.is_ours(state, settings)
-    kind = SchemaChangeKind.PUBLICATION_CHANGED if is_ours else None
+    # Where others add the table again, such a server loses its changes without a word.
+    loses = not is_ours and publication.loses_additions(connection.info.server_version)
+    kind = None if loses else SchemaChangeKind.PUBLICATION_CHANGED
     for table in members:
         if table.in_source not in state.tables:
             if refused := publication.late_addition(connection, name, [table]):
@@ -244,4 +246,7 @@ def _publication(
                 f"Run `mirrorlake repair {table.table}` to compare it with the source.",
                 table.table,
                 kind,
+                ""
+                if is_ours
+                else f"Run `{publication.addition(name, [table]).as_string(connection)}`.",
             )
