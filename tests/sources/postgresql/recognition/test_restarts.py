@@ -175,7 +175,8 @@ def test_a_table_that_was_reset_is_known_anew(zone: Zone) -> None:
     zone.run(f"comment on publication {name} is 'of others'")
     zone.stops_at = frozenset({SchemaChangeKind.PUBLICATION_CHANGED})
     zone.once(*(statement.format(pub=name) for statement in UNPUBLISHED[:2]))
-    assert "no longer contains" in zone.stopped()["public.apples"]
+    reason = "can lose changes" if zone.loses_additions() else "no longer contains"
+    assert reason in zone.stopped()["public.apples"]
     zone.run(UNPUBLISHED[2].format(pub=name))
     zone.records.forget("public.apples")
     zone.store.delete_folder(layout.folder_of(root.LANDING, TableId("public", "apples")))
