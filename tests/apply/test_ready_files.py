@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mirrorlake.apply.task import ready_files
 from mirrorlake.capture.landing.files.load_files import LoadFiles
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import MAPPING
 from mirrorlake.mirror.engine import Applied, Failed
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.model import types
@@ -127,6 +128,15 @@ def test_the_statistics_are_those_of_the_rows(
     if name in {"float", "double"}:  # a NaN may come in any later row of a file
         del read["nullCount"]["v"]
     assert taken == read
+
+
+def test_a_table_that_got_column_mapping_has_its_ids_in_each_file(orders: Mirrored) -> None:
+    orders.engine.set_properties(orders.path, {MAPPING: "name"})
+    load(orders, load_file(orders.store, SHAPE, ROWS))
+    (add,) = live(orders)
+    stored = pq.read_schema(Path(orders.store.location(orders.path), add["path"]))
+    assert [field.metadata[b"PARQUET:field_id"] for field in stored] == [b"1", b"2"]
+    assert orders.rows() == ROWS
 
 
 def test_a_text_that_is_too_long_for_the_footer_has_no_bounds(store: LocalStore) -> None:

@@ -82,7 +82,8 @@ def _fits(found: pa.Schema, schema: TableSchema) -> bool:
     """Whether a file has the columns of a table as its data files have them."""
     wanted = arrow_schema(schema.schema)
     return (
-        found.names == list(schema.physical) == wanted.names
+        not any(schema.ids)  # files of a table with column mapping have them
+        and found.names == list(schema.physical) == wanted.names
         and found.types == wanted.types
         and not any(
             field.nullable and not column.nullable
