@@ -230,6 +230,12 @@ def test_a_feed_is_a_table_in_sql(run: Run, orders: FeedTable, call: str, rows: 
     assert done.facts() == [{"n": rows}]
 
 
+def test_an_error_in_the_middle_of_a_query_is_one_of_usage(run: Run, orders: FeedTable) -> None:
+    done = run("sql", "--root", "shop", "select error('no ' || id) from shop.orders")
+    assert (done.code, "no " in done.error) == (2, True)
+    assert "Traceback" not in done.error
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -37,6 +37,7 @@ def sql(
     """
     from mirrorlake.cli.options import folder_of_tables, project
     from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.delta.sql import fetched
     from mirrorlake.feed import sql as feeds
 
     found = project(config, root)
@@ -54,7 +55,7 @@ def sql(
     result = feeds.run(root_folder, query, versions, _tell)
     if result is None:
         return
-    rows = result.fetchall()
+    rows = fetched(result)
     if as_json:
         from mirrorlake.feed.writers import plain
 

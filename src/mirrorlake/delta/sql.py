@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -107,6 +108,14 @@ def run(
             where="the query",
             hint=f"The tables are: {known}.",
         ) from error
+
+
+def fetched(result: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+    """The rows of a result. Raises UsageError."""
+    try:
+        return list(result.fetchall())
+    except duckdb.Error as error:
+        raise UsageError(_first_line(error), where="the query") from error
 
 
 def _listed(root: Path) -> duckdb.DuckDBPyRelation:
