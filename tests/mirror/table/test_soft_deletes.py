@@ -11,6 +11,7 @@ from mirrorlake.errors import TableError, UnsupportedColumn, UnsupportedTable
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.mirror.steps import ApplyFiles, CreateTable
+from mirrorlake.mirror.strategy import StrategyName
 from mirrorlake.mirror.table.progress import DELETES, SOFT
 from mirrorlake.model.change import ROW_DELETED
 from tests.mirror.planning import (
@@ -103,10 +104,10 @@ def test_a_table_without_a_key_is_refused() -> None:
     assert "has no key" in error.what
 
 
-def test_a_spark_on_which_only_delta_writes_is_refused() -> None:
-    error = error_of(situation({2: changes()}, 1, platform="it is not known"))
-    assert "it is not known" in error.what
-    assert "mirror.deletes" in error.hint
+def test_a_spark_on_which_only_delta_writes_marks_rows_too() -> None:
+    step = applied(situation({2: changes()}, 1, platform="it is not known").plan())
+    assert step.estimate.choice is not None
+    assert (step.estimate.choice.strategy, step.marks) == (StrategyName.MERGE, True)
 
 
 def test_a_file_with_the_column_of_soft_deletes_is_refused() -> None:
