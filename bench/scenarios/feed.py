@@ -101,7 +101,7 @@ def _read(plan: Plan, spark: SparkSession) -> list[Result]:
         for what, ours, peer, target in (
             ("feed", OURS, DELTA_RS, 2.0),
             ("feed", OURS, SPARK, 5.0),
-            ("feed-first", FIRST, DELTA_RS, None),
+            ("feed-first", FIRST, DELTA_RS, 2.0),
         )
     ]
 
