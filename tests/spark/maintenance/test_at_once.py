@@ -36,10 +36,10 @@ from tests.spark import reading
 pytestmark = pytest.mark.spark
 
 KEYS = 50
-SECONDS = float(os.environ.get("MIRRORLAKE_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("MIRRORLAKE_SOAK_SECONDS", "60"))
 """`make soak` sets an hour."""
 
-PAUSE = min(SECONDS / 400, 0.5)
+PAUSE = min(SECONDS / 1200, 0.5)
 CATCH_UP = 180.0
 """Seconds for what is landed to be applied and read."""
 
