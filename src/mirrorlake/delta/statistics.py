@@ -164,6 +164,46 @@ class SortedKeys:
         return None if span is None else np.concatenate((self._codes[span], self._nulls))
 
 
+def possible_keys(
+    files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
+) -> np.ndarray | None:
+    """The row numbers of the keys that at least one of these files can contain, ascending; None if
+    these are most of the keys, or if that is unknown."""
+    physical, column = _first(schema, keys)
+    if not _is_number(column.type) or column.null_count:
+        return None
+    bounds, ranges = _KeyBounds(column), []
+    for stats in map(_stats, files):
+        low = (stats.get("minValues") or {}).get(physical)
+        high = (stats.get("maxValues") or {}).get(physical)
+        ends = None if low is None or high is None else bounds.as_ends(low, high)
+        if ends is None:
+            return None
+        ranges.append(ends)
+    found = _joined(ranges)
+    if len(found) > FEW_FILES:
+        return None
+    numbers, is_possible = _as_numbers(column), np.zeros(len(column), bool)
+    for least, most in found:
+        is_possible |= (numbers >= least) & (numbers <= most)
+    return np.flatnonzero(is_possible) if is_possible.mean() < MOST_KEYS else None
+
+
+MOST_KEYS = 0.8
+"""The part of the keys from which a join with all of them takes as long as choosing those."""
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges, ascending, of which those that overlap are one."""
+    found: list[tuple[int, int]] = []
+    for least, most in sorted(ranges):
+        if found and least <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], most)
+        else:
+            found.append((least, most))
+    return found
+
+
 def _first(schema: TableSchema, keys: pa.Table) -> tuple[str, pa.Array]:
     """The name of the first key column in the files, and its values."""
     name = keys.column_names[0]
@@ -213,7 +253,7 @@ class _KeyBounds:
             first, last = self._ends
             known = isinstance(low, str) and isinstance(high, str)
             return not known or bool(low <= last and first <= high)
-        if not self._is_many and (ends := self._as_ends(low, high)):
+        if not self._is_many and (ends := self.as_ends(low, high)):
             return bool(((self._unsorted >= ends[0]) & (self._unsorted <= ends[1])).any())
         span = self.between(low, high)
         return span is None or span.start < span.stop
@@ -249,13 +289,13 @@ class _KeyBounds:
     def between(self, low: Any, high: Any) -> slice | None:
         """The slice of the sorted numeric keys that lie between these bounds; None if the bounds
         cannot be parsed."""
-        ends = self._as_ends(low, high)
+        ends = self.as_ends(low, high)
         if ends is None:
             return None
         first = int(np.searchsorted(self._numbers, ends[0]))
         return slice(first, int(np.searchsorted(self._numbers, ends[1], side="right")))
 
-    def _as_ends(self, low: Any, high: Any) -> tuple[int, int] | None:
+    def as_ends(self, low: Any, high: Any) -> tuple[int, int] | None:
         """Bounds from the log as numbers between which all values are."""
         least, most = _as_number(low, self._type), _as_number(high, self._type)
         if least is None or most is None:

@@ -177,6 +177,20 @@ def test_files_of_a_copy_are_not_searched(tmp_path: Path, way: Way) -> None:
     assert (rows_of(matches.rows), matches.file.tolist()) == ([(1, "a")], [0])
 
 
+def test_whole_files_are_joined_with_the_keys_that_they_can_contain(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    joined = list[list[Row]]()
+    with forced(Way.WHOLE) as patch:
+        filled(table, PLAIN, [([(n, "a"), (n + 2, "b")], []) for n in (10, 30)])
+        rows = key_join.rows
+        patch.setattr(key_join, "rows", lambda *a: joined.append(rows_of(a[2])) or rows(*a))
+        keys = keys_of(PLAIN, [(n, None) for n in (5, 32, 20, 11, 40, 10, 33)])
+        matches = found(table, keys)
+    assert joined == [[(32,), (11,), (10,)]]
+    assert counted(rows_of(matches.rows)) == counted([(10, "a"), (32, "b")])
+    assert rows_of(keys.take(pa.array(matches.code))) == [row[:1] for row in rows_of(matches.rows)]
+
+
 @pytest.mark.parametrize("way", Way)
 def test_columns_of_one_value_are_not_read(tmp_path: Path, way: Way) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)

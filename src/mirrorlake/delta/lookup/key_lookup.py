@@ -367,8 +367,12 @@ class _Search:
 
     def _whole(self, indexes: Sequence[int]) -> _Found:
         """The rows with the keys, by a join with all rows of the files."""
-        found = key_join.rows(self._paths(indexes), self.schema, self.keys, self.threads)
+        possible = bounds.possible_keys([self.files[i] for i in indexes], self.schema, self.keys)
+        keys = self.keys if possible is None else self.keys.take(pa.array(possible))
+        found = key_join.rows(self._paths(indexes), self.schema, keys, self.threads)
         code, row = _numbers(found, key_join.CODE), _numbers(found, key_join.ROW)
+        if possible is not None:
+            code = possible[code]
         file = np.asarray(indexes, np.int64)[_numbers(found, key_join.FILE)]
         rows = self._of_table(found, self.schema.schema.names, file)
         live = ~_is_deleted(file, row, self.deleted)
