@@ -324,7 +324,9 @@ def test_nothing_is_loaded_on_spark_without_a_source_and_a_landing_zone(
 
 def test_large_tables_can_be_loaded_beside_their_changes(tmp_path: Path) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: 'postgresql://c'}\n"
-    assert load(write(tmp_path, text), {}).capture.load_beside is None
+    assert load(write(tmp_path, text), {}).capture.load_beside == 10 << 30
+    for others in ["landing: {strict: true}", "load: {'on': spark}", "load: {beside_bytes: null}"]:
+        assert load(write(tmp_path, f"{text}{others}\n"), {}).capture.load_beside is None
     text += "load: {beside_bytes: 1GiB}\n"
     assert load(write(tmp_path, text), {}).capture.load_beside == 1 << 30
     error = refused(tmp_path, text + "landing: {strict: true}\n")

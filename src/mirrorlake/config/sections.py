@@ -100,7 +100,7 @@ class LoadSection(Section):
 
     on: Literal["capture", "spark"] = "capture"
     connections: PositiveInt = _CAPTURE.spark_connections
-    beside_bytes: ByteSize | None = None
+    beside_bytes: ByteSize | None = ByteSize(10 << 30)
     part_bytes: ByteSize = Field(default=ByteSize(PostgresSettings("").part_bytes), ge=_PAGE)
 
 
@@ -338,6 +338,9 @@ class ProjectFile(Section):
         return self.load.on == "spark"
 
     def _load_beside(self, path: Path) -> int | None:
+        is_given = "beside_bytes" in self.load.model_fields_set
+        if not is_given and (self.load.on == "spark" or self._without_backfills(path)):
+            return None
         if self.load.beside_bytes is not None:
             what = "tables are read beside their changes by backfills"
             self._refuse_backfills(path, "load.beside_bytes", what)
@@ -355,18 +358,22 @@ class ProjectFile(Section):
     ) -> None:
         """what: a field leads to. others: settings that allow none for that, and whether they are
         set."""
+        opposed = self._without_backfills(path)
+        opposed += [name for name, is_set in (others or {}).items() if is_set]
+        for name in opposed:
+            raise ConfigError(
+                f"{what}, which are not possible with this value of {name}",
+                where=f"{path}, field {field}",
+                hint="Remove this setting.",
+            )
+
+    def _without_backfills(self, path: Path) -> list[str]:
+        """The settings with which no table can be backfilled."""
         opposed = {
             "landing.strict": self.landing.strict,
             "destination": bool(self._event_destinations(path)),
-            **(others or {}),
         }
-        for name, is_set in opposed.items():
-            if is_set:
-                raise ConfigError(
-                    f"{what}, which are not possible with this value of {name}",
-                    where=f"{path}, field {field}",
-                    hint="Remove this setting.",
-                )
+        return [name for name, is_set in opposed.items() if is_set]
 
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation
