@@ -31,12 +31,22 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return int(request.param)
 
 
-def output(connection: Connection, query: str) -> bytes:
-    whole = f"copy ({query}) to stdout with (format csv)"
-    return b"".join(bytes(block) for block in copied(connection, whole.encode()))
+def output(connection: Connection, query: str) -> list[bytes]:
+    """The rows, each with its number of fields."""
+    whole = f"copy ({query}) to stdout with (format binary)"
+    return [
+        block.content[begin:end].tobytes()
+        for block in copied(connection, whole.encode())
+        for begin, end in zip(block.begins, block.ends, strict=True)
+    ]
 
 
-def by_libpq(monkeypatch: pytest.MonkeyPatch, connection: Connection, query: str) -> bytes:
+def row(*fields: bytes) -> bytes:
+    sized = (len(field).to_bytes(4, "big") + field for field in fields)
+    return len(fields).to_bytes(2, "big") + b"".join(sized)
+
+
+def by_libpq(monkeypatch: pytest.MonkeyPatch, connection: Connection, query: str) -> list[bytes]:
     with monkeypatch.context() as patched:
         patched.setattr(copy, "can_read", lambda _pgconn: False)
         return output(connection, query)
@@ -54,8 +64,10 @@ def value(connection: Connection) -> Any:
         "select from generate_series(1, 3)",
         "select null::text from generate_series(1, 3)",
         "select n, repeat('x', n % 300) from generate_series(1, 40000) n",
-        # Lengths whose bytes look like the beginning of a header, or are most of zero.
-        "select repeat(chr(10) || 'd', n) from generate_series(250, 260) n",
+        # Values and lengths whose bytes look like the beginning of a row, or are most of zero.
+        "select decode(repeat('64000000090001', n), 'hex') || 'abc' from generate_series(1, 900) n",
+        "select n, decode('64000000080002', 'hex') || 'd' from generate_series(1, 40000) n",
+        "select 100, 1::int8 << 56, n from generate_series(1, 40000) n",
         "select repeat('x', n) from unnest(array[25595, 681979, 16777210, 65530, 1]) n",
         "select 'Z' || n from generate_series(1, 5000) n",
     ],
@@ -86,7 +98,7 @@ def test_notices_between_rows_are_heard(captured: Captured, connection: Connecti
     heard: list[str | None] = []
     connection.add_notice_handler(lambda notice: heard.append(notice.message_primary))
     found = output(connection, "select speak(n, 'notice') from generate_series(1, 9000) n")
-    assert found == b"".join(b"0000,%d\n" % n for n in range(1, 9001))
+    assert found == [row(n.to_bytes(4, "big")) for n in range(1, 9001)]
     assert heard == [f"row {n}" for n in range(1000, 9001, 1000)]
     assert value(connection) == [(7,)]
 
@@ -106,7 +118,7 @@ def test_errors_between_rows_are_raised(captured: Captured) -> None:
 @pytest.mark.usefixtures("block")
 def test_a_connection_whose_output_is_given_up_can_be_used_again(connection: Connection) -> None:
     query = b"copy (select n, repeat('x', 99) from generate_series(1, 3000000) n) to stdout"
-    blocks = copied(connection, query + b" with (format csv)")
+    blocks = copied(connection, query + b" with (format binary)")
     next(blocks)
     blocks.close()
     cancel(connection)
@@ -116,14 +128,14 @@ def test_a_connection_whose_output_is_given_up_can_be_used_again(connection: Con
 def test_rows_that_come_slowly_are_handed_on(connection: Connection) -> None:
     # Larger than what the server sends together, so that a part of it comes before the rest.
     query = "select repeat('x', 9000), pg_sleep(0.1)::text from generate_series(1, 3)"
-    assert output(connection, query) == (b"0000," + b"x" * 9000 + b',""\n') * 3
+    assert output(connection, query) == [row(b"x" * 9000, b"")] * 3
 
 
 def test_a_connection_that_is_cut_while_rows_come_ends(connection: Connection) -> None:
     opened = OpenConnections()
     opened.add(connection)
     query = b"copy (select repeat('x', 9999) from generate_series(1, 100000)) to stdout"
-    blocks = copied(connection, query + b" with (format csv)")
+    blocks = copied(connection, query + b" with (format binary)")
     next(blocks)
     opened.cut()
     with pytest.raises(psycopg.OperationalError):

@@ -77,7 +77,7 @@ def test_rows_are_read_in_blocks(captured: Captured, monkeypatch: pytest.MonkeyP
     sizes = [batch.num_rows for batch in snapshot.read(part)]
     snapshot.close()
     assert sum(sizes) == 40
-    assert max(sizes) == 8
+    assert max(sizes) == 7
 
 
 def test_a_byte_order_mark_at_the_beginning_of_a_block_belongs_to_the_value(

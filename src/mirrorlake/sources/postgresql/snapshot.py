@@ -43,12 +43,13 @@ from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
 from mirrorlake.sources.postgresql.reading import heaps
 from mirrorlake.sources.postgresql.reading.copied_rows import (
     VERSION,
-    Block,
+    VERSION_COLUMNS,
+    CopiedColumn,
+    columns_of,
     rows_of,
-    versioned_rows_of,
-    versions_of,
+    versioned,
 )
-from mirrorlake.sources.postgresql.reading.copy import block_of, cancel, copied
+from mirrorlake.sources.postgresql.reading.copy import block_of, cancel, copied, rows_in
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
@@ -108,10 +109,7 @@ class PostgresSnapshot:
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         if part.range is None or not part.table.schema.columns:
             return
-        decoders = decoders_of(part.table, self._settings.extremes, self._noted)
-        with closing(self._blocks(part, heaps.rows(part))) as blocks:
-            for block in blocks:
-                yield rows_of(block, part.table, decoders)
+        yield from self._copied(part)
 
     @property
     def recognising(self) -> Recognising:
@@ -129,38 +127,41 @@ class PostgresSnapshot:
         return {**heaps.facts(part), **self._moment, "extremes": extremes}
 
     def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        return self._versioned(part, heaps.versioned_rows(part), by_ctid=False)
+        yield from map(versioned, self._copied(part, VERSION_COLUMNS))
 
     def versions(self, part: SnapshotPart) -> pa.Table:
-        with closing(self._blocks(part, heaps.versions(part), by_ctid=True)) as blocks:
-            found = [versions_of(block, part.table) for block in blocks]
+        found = [*self._copied(part, VERSION_COLUMNS, rows=False, by_ctid=True)]
         return pa.Table.from_batches(found, schema=VERSION)
 
     def only(
         self, part: SnapshotPart, versions: pa.Table
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         for some in versions.to_batches(max_chunksize=_PLACES):
-            query = heaps.versioned_rows(part, some["ctid"].to_pylist())
-            yield from self._versioned(part, query, by_ctid=True)
+            places = some["ctid"].to_pylist()
+            found = self._copied(part, VERSION_COLUMNS, places=places, by_ctid=True)
+            yield from map(versioned, found)
 
-    def _versioned(
-        self, part: SnapshotPart, query: sql.Composed, *, by_ctid: bool
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        decoders = decoders_of(part.table, self._settings.extremes, self._noted)
-        with closing(self._blocks(part, query, by_ctid=by_ctid)) as blocks:
-            for block in blocks:
-                yield versioned_rows_of(block, part.table, decoders)
-
-    def _blocks(
-        self, part: SnapshotPart, query: sql.Composed, *, by_ctid: bool = False
-    ) -> Generator[Block, None, None]:
-        """The output of a COPY from a part that stays where it is meanwhile."""
+    def _copied(
+        self,
+        part: SnapshotPart,
+        before: Sequence[CopiedColumn] = (),
+        *,
+        rows: bool = True,
+        places: Sequence[int] | None = None,
+        by_ctid: bool = False,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """The output of a COPY from a part that stays where it is meanwhile: columns `before` those
+        of the table, which come with `rows`."""
         with self._reading(part.table) as connection:
             outside = partial(connect, self._settings.url)
             lock = partial(heaps.lock, connection, part, outside, by_ctid=by_ctid)
-            self._patiently(connection, lock)
+            types = self._patiently(connection, lock)
+            decoders = decoders_of(part.table, self._settings.extremes, self._noted)
+            columns = [*before, *(columns_of(types, decoders) if rows else ())]
+            query = heaps.copy(part, columns, places).as_bytes(connection)
             with any_text(connection):
-                yield from copied(connection, query.as_bytes(connection), self._opened.hear)
+                for block in copied(connection, query, self._opened.hear):
+                    yield rows_of(block, part.table, columns)
             self._take(connection)  # without a lock on the table
 
     @contextmanager
@@ -213,12 +214,11 @@ class PostgresSnapshot:
             locked.lock(connection, relation)
             with closing(connect(self._settings.url)) as now:
                 locked.check(connection, now, table, self._known(table))
-            query = _ordered(table, relation, keys)
-            decoders = decoders_of(table, self._settings.extremes, self._noted)
-            heard = self._opened.hear
+            columns = _columns(connection, table, relation, self._settings.extremes, self._noted)
+            query = _ordered(table, relation, keys, columns).as_bytes(connection)
             with any_text(connection):
-                for block in copied(connection, query.as_bytes(connection), heard):
-                    yield rows_of(block, table, decoders), self.point
+                for block in copied(connection, query, self._opened.hear):
+                    yield rows_of(block, table, columns), self.point
             connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
@@ -383,10 +383,11 @@ def read_rows(
     connection: Connection, table: SourceTable, keys: pa.Table, extremes: Extremes, noted: NotedIn
 ) -> pa.Table:
     """The rows with these keys as they are now. Those that are gone are absent."""
-    columns = [sql.Identifier(name) for name in table.schema.names]
+    relation = _relation(connection, table)
+    columns = _columns(connection, table, relation, extremes, noted)
     names = [sql.Identifier(name) for name in keys.column_names]
     row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
-    query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format csv)")
+    query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
     is_array = [table.source_types[name].form is Form.ARRAY for name in keys.column_names]
     values = [
         json_to_array(value) if array and value is not None else value
@@ -394,24 +395,45 @@ def read_rows(
         for array, value in zip(is_array, row.values(), strict=True)
     ]
     filled = query.format(
-        sql.SQL(", ").join(columns),
-        _relation(connection, table),
+        _selected(columns),
+        relation,
         sql.SQL(", ").join(names),
         sql.SQL(", ").join([row] * keys.num_rows),
     )
-    decoders = decoders_of(table, extremes, noted)
     with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
-        rows = list(copy)
-    if not rows:
-        return pa.Table.from_batches([], schema=nullable_schema(table.schema))
-    return pa.Table.from_batches([rows_of(block_of(rows), table, decoders)])
+        messages = list(copy)
+    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
+    schema = nullable_schema(table.schema)
+    return pa.Table.from_batches(found, schema=None if found else schema)
 
 
-def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:
+def _columns(
+    connection: Connection,
+    table: SourceTable,
+    relation: sql.Composable,
+    extremes: Extremes,
+    noted: NotedIn,
+) -> list[CopiedColumn]:
+    """The columns of a table, by the types that they have now."""
+    names = sql.SQL(", ").join(map(sql.Identifier, table.schema.names))
+    query = sql.SQL("select {} from {} limit 0").format(names, relation)
+    described = connection.execute(query).pgresult
+    assert described is not None
+    types = [described.ftype(index) for index in range(len(table.schema.names))]
+    return columns_of(types, decoders_of(table, extremes, noted))
+
+
+def _selected(columns: Sequence[CopiedColumn]) -> sql.Composed:
+    return sql.SQL(", ").join(column.selected for column in columns)
+
+
+def _ordered(
+    table: SourceTable, relation: sql.Composed, keys: KeyRange, columns: Sequence[CopiedColumn]
+) -> sql.Composed:
     """All rows in a range, in the order of their keys as we have them."""
     order = sql.SQL(", ").join(_sortable(table, name) for name in table.key)
-    return sql.SQL("copy (select {} from {}{}{}) to stdout with (format csv)").format(
-        sql.SQL(", ").join(map(sql.Identifier, table.schema.names)),
+    return sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
+        _selected(columns),
         relation,
         _where(table, keys),
         sql.SQL(" order by ") + order if table.key else sql.SQL(""),

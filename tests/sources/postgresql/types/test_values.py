@@ -55,6 +55,10 @@ def plain(value: Decimal) -> str:
     return f"{abs(value) if value == 0 else value:f}"
 
 
+def scaled(places: int) -> Callable[[int], Decimal]:
+    return lambda number: Decimal(number).scaleb(-places)
+
+
 def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
@@ -74,6 +78,9 @@ TYPES = [
         "numeric", st.builds(Decimal.scaleb, DIGITS.map(Decimal), st.integers(-9, 0)), plain, plain
     ),
     Type("numeric(38,10)", DIGITS.map(lambda n: Decimal(n).scaleb(-10)), plain),
+    Type("numeric(18,5)", st.integers(-(10**18) + 1, 10**18 - 1).map(scaled(5)), plain),
+    Type("numeric(7,7)", st.integers(-(10**7) + 1, 10**7 - 1).map(scaled(7)), plain),
+    Type("numeric(12)", st.integers(-(10**12) + 1, 10**12 - 1).map(Decimal), plain),
     Type("text", TEXTS),
     Type("varchar(40)", TEXTS),
     Type("bytea", st.binary(max_size=50), lambda value: "\\x" + value.hex()),

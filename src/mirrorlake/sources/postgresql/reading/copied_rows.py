@@ -1,102 +1,114 @@
-"""The output of a COPY as Arrow.
-
-Rows come as CSV, whose unquoted empty field is NULL and whose quoted one is the empty text; Arrow
-parses whole messages at a time.
-"""
+"""The output of a COPY as Arrow: a row is the number of its fields, and each field its size and its
+bytes. All rows of a block are decoded together, column by column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+from psycopg import sql
 
 from mirrorlake.errors import BadValue
-from mirrorlake.model.arrow import arrow_type, contiguous
-from mirrorlake.sources.postgresql.types.mapping import Form
+from mirrorlake.sources.postgresql.reading.copy_socket import CopiedBlock
+from mirrorlake.sources.postgresql.types.binary_values import (
+    Fields,
+    NotItsType,
+    Read,
+    binary_reader,
+    numbers_at,
+    texts,
+    tids,
+    transactions,
+)
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder
 from mirrorlake.sources.table import SourceTable
 
-VERSION = pa.schema([("ctid", pa.string()), ("xmin", pa.int64())])
+VERSION = pa.schema([("ctid", pa.int64()), ("xmin", pa.int64())])
 """What tells a row from every other in a heap, and from itself after a change: its place, and the
-transaction that wrote it there."""
+transaction that wrote it there. A place has the number of the page above 16 bits for that of the
+row in it."""
 
-Block = bytes | memoryview
-"""Of `copied`: rows, each behind a field that says nothing."""
+_COUNT, _SIZE = 2, 4
+"""Bytes of the number of fields, and of the size of a field."""
 
-_NAMELESS = ""
-"""That field; no column can have this name."""
-
-
-def rows_of(block: Block, table: SourceTable, decoders: Sequence[ColumnDecoder]) -> pa.RecordBatch:
-    """Rows with the columns of a table. Raises BadValue."""
-    # Numbers are read on the way; everything else is a text that its decoder understands.
-    return _decoded(_parsed(block, table, _types(table, decoders)), table, decoders)
+_BUG = "This is a bug. Report it with the types of the columns."
 
 
-def versioned_rows_of(
-    block: Block, table: SourceTable, decoders: Sequence[ColumnDecoder]
-) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Rows that come behind their versions, and those. Raises BadValue."""
-    types = dict(zip(VERSION.names, VERSION.types, strict=True)) | _types(table, decoders)
-    found = _parsed(block, table, types)
-    return _decoded(found, table, decoders), _versions(found)
+@dataclass(frozen=True, slots=True)
+class CopiedColumn:
+    """A column of a COPY: what is selected for it, and what reads its values."""
+
+    name: str
+    selected: sql.Composable
+    read: Read
 
 
-def versions_of(block: Block, table: SourceTable) -> pa.RecordBatch:
-    """Versions of rows, without those."""
-    types = dict(zip(VERSION.names, VERSION.types, strict=True))
-    return _versions(_parsed(block, table, types))
+VERSION_COLUMNS = (
+    CopiedColumn("ctid", sql.Identifier("ctid"), tids),
+    CopiedColumn("xmin", sql.Identifier("xmin"), transactions),
+)
 
 
-def _types(table: SourceTable, decoders: Sequence[ColumnDecoder]) -> dict[str, pa.DataType]:
-    direct = {d.column: arrow_type(d.type.type) for d in decoders if _is_direct(d)}
-    return {name: direct.get(name, pa.string()) for name in table.schema.names}
+def columns_of(types: Sequence[int], decoders: Sequence[ColumnDecoder]) -> list[CopiedColumn]:
+    """The columns of a table. types: their oids, as a query that selects them describes them."""
+    return [_column(oid, decoder) for oid, decoder in zip(types, decoders, strict=True)]
 
 
-def _is_direct(decoder: ColumnDecoder) -> bool:
-    number = decoder.type.form is Form.NUMBER
-    return number and decoder.type.type.name not in {"float", "double"}
+def _column(oid: int, decoder: ColumnDecoder) -> CopiedColumn:
+    name = sql.Identifier(decoder.column)
+    if read := binary_reader(oid, decoder):
+        return CopiedColumn(decoder.column, name, read)
+    # Not a cast, which may give another text than the type's output function; and a composite of
+    # nothing but NULL `is null`.
+    as_text = sql.SQL("case pg_catalog.num_nulls({0}) when 0 then pg_catalog.concat({0}) end")
+    return CopiedColumn(
+        decoder.column, as_text.format(name), lambda fields: decoder.decode(texts(fields))
+    )
 
 
-def _decoded(
-    rows: pa.Table, table: SourceTable, decoders: Sequence[ColumnDecoder]
+def tid_text(tid: int) -> str:
+    """A value of `tid`, as in `VERSION`, as PostgreSQL writes it."""
+    return f"({tid >> 16},{tid & 0xFFFF})"
+
+
+def rows_of(
+    block: CopiedBlock, table: SourceTable, columns: Sequence[CopiedColumn]
 ) -> pa.RecordBatch:
-    columns = [
-        contiguous(rows[d.column]) if _is_direct(d) else d.decode(contiguous(rows[d.column]))
-        for d in decoders
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
+    """The rows of a block, with these columns. Raises BadValue."""
+    content, ends = block.content, block.ends
+    at, found = block.begins + _COUNT, list[pa.Array]()
+    if (at > ends).any() or (numbers_at(content, ">i2", block.begins) != len(columns)).any():
+        raise _is_bug(f"a row does not have {len(columns)} fields", table)
+    for column in columns:
+        if (at + _SIZE > ends).any():
+            raise _is_bug("a row ends before its last field", table)
+        sent = numbers_at(content, ">i4", at).astype(np.int64)
+        begin, size, is_null = at + _SIZE, sent, None
+        if sent.min() < 0:
+            is_null, size = sent < 0, np.maximum(sent, 0)
+        at = begin + size
+        if (at > ends).any():
+            raise _is_bug("a field ends behind its row", table)
+        try:
+            found.append(column.read(Fields(content, begin, size, is_null)))
+        except (NotItsType, pa.ArrowInvalid) as error:
+            raise _is_bug(f"{column.name}: {error}", table) from error
+    if (at != ends).any():
+        raise _is_bug("a row has more than its fields", table)
+    return pa.RecordBatch.from_arrays(found, names=[column.name for column in columns])
 
 
-def _versions(rows: pa.Table) -> pa.RecordBatch:
-    columns = [contiguous(rows[name]) for name in VERSION.names]
-    return pa.RecordBatch.from_arrays(columns, schema=VERSION)
+def versioned(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Rows without the versions before them, and those."""
+    names = rows.schema.names
+    count = len(VERSION.names)
+    return (
+        pa.RecordBatch.from_arrays(rows.columns[count:], names=names[count:]),
+        pa.RecordBatch.from_arrays(rows.columns[:count], schema=VERSION),
+    )
 
 
-def _parsed(block: Block, table: SourceTable, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The fields as columns of these types, in this order."""
-    try:
-        return pyarrow.csv.read_csv(
-            pa.BufferReader(block),
-            read_options=pyarrow.csv.ReadOptions(
-                column_names=[_NAMELESS, *types], block_size=len(block) + 1, use_threads=False
-            ),
-            parse_options=pyarrow.csv.ParseOptions(
-                newlines_in_values=True, ignore_empty_lines=False
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=types,
-                include_columns=list(types),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise BadValue(
-            f"a value does not fit its column: {error}",
-            table=str(table.table),
-            hint="This is a bug. Report it with the types of the columns.",
-        ) from error
+def _is_bug(what: str, table: SourceTable) -> BadValue:
+    return BadValue(f"a value does not fit its column: {what}", table=str(table.table), hint=_BUG)

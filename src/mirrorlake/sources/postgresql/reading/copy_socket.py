@@ -7,8 +7,9 @@ reads from it as if nothing had been read before. So errors, notices and the end
 to libpq, which learns nothing of the rows that are read here.
 
 A row is one CopyData message, as the protocol promises: the byte `d`, a length in four bytes
-(big-endian, of itself and the row), and the row as text. A text has no zero byte, so headers are
-found by theirs; that each length leads to the next header is the proof.
+(big-endian, of itself and the row), and the row in binary format, which begins with the number of
+its fields. What looks like that may be the beginning of a row; that each length leads to the next
+one is the proof.
 """
 
 from __future__ import annotations
@@ -16,24 +17,36 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import psycopg
 from psycopg.pq.abc import PGconn
 
-EMPTY = b"0000,"
-"""A field that says nothing. It takes the place of the header of a row."""
-
 _COPY_OUT, _ROW, _READY = b"HdZ"
-_NEWLINE = b"\n"[0]
-_HEADER, _READY_BYTES = len(EMPTY), 6
+_HEADER, _READY_BYTES = 5, 6
+_FIELDS = slice(6, 8)
+"""The number of fields of a row, in the message that begins a COPY."""
 _LEAST = 4096
 """Bytes of a buffer, in which the message fits that begins a COPY."""
+_GATHERING_SECONDS = 0.0005
+"""In which more comes: to read what the server sends at once, 8 KiB, takes most of the time that it
+takes to read ten times as much."""
 _QUIET_SECONDS = 0.05
 """For which nothing comes until it is looked whether the COPY has ended, which the last bytes show
 nearly always; then twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedBlock:
+    """Rows of a COPY. content: uint8; begins, ends: int64, ascending, where each row is."""
+
+    content: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
 
 
 def can_read(pgconn: PGconn) -> bool:
@@ -55,6 +68,7 @@ class CopySocket:
         self._size = max(size, _LEAST)
         self._bytes = np.empty(self._size, np.uint8)
         self._start = self._stop = 0
+        self._fields = b""
         self._has_ended = False
 
     def begin(self) -> bool:
@@ -68,19 +82,19 @@ class CopySocket:
                 length = min(1 + _length(self._bytes, 0), _LEAST)
         is_begun = self._stop >= length and self._bytes[0] == _COPY_OUT
         self._start = length if is_begun else self._stop
+        self._fields = self._bytes[_FIELDS].tobytes()
         _hand_back(self._pgconn, self._bytes[: self._start])
         return is_begun
 
-    def rows(self) -> Iterator[memoryview]:
-        """The rows, each behind `EMPTY`, in blocks: one is valid until the next is asked for.
+    def rows(self) -> Iterator[CopiedBlock]:
+        """The rows in blocks: one is valid until the next is asked for.
 
         Ends before what is not a row, and when the connection ends: libpq goes on from there, and
         also from where this is closed. Raises psycopg.OperationalError.
         """
         try:
-            while self._is_row() and (length := self._next()):
-                block = self._bytes.data[:length]
-                self._start = length
+            while self._is_row() and (block := self._next()):
+                self._start = len(block.content)
                 yield block
         finally:
             _hand_back(self._pgconn, self._bytes[self._start : self._stop])
@@ -89,13 +103,12 @@ class CopySocket:
         """Whether a row is next, as far as is known."""
         return self._start == self._stop or self._bytes[self._start] == _ROW
 
-    def _next(self) -> int:
-        """Read whole rows to the beginning of the buffer, as many as it holds or as come. Returns
-        their length."""
+    def _next(self) -> CopiedBlock | None:
+        """Read whole rows to the beginning of the buffer, as many as it holds or as come."""
         self._make_room()
         patience = _QUIET_SECONDS
         while True:
-            starts, length = _rows_in(self._bytes[: self._stop])
+            starts, length = _rows_in(self._bytes[: self._stop], self._fields)
             is_full = self._stop == len(self._bytes)
             is_other = length < self._stop and self._bytes[length] != _ROW
             if self._has_ended or is_other or (is_full and length):
@@ -103,9 +116,9 @@ class CopySocket:
             if is_full:
                 self._make_room()
             patience = _QUIET_SECONDS if self._fill(patience) else min(2 * patience, 1.0)
-        for index, byte in enumerate(EMPTY):
-            self._bytes[starts + index] = byte
-        return length
+        if not length:
+            return None
+        return CopiedBlock(self._bytes[:length], starts + _HEADER, np.append(starts[1:], length))
 
     def _make_room(self) -> None:
         """Move what is left to the beginning; a row that is longer than a block gets a larger
@@ -125,6 +138,7 @@ class CopySocket:
         while self._read(patience):
             if self._stop == len(self._bytes) or self._is_ready():
                 return True
+            time.sleep(_GATHERING_SECONDS)
         return False
 
     def _is_ready(self) -> bool:
@@ -154,32 +168,43 @@ def _length(content: np.ndarray, start: int) -> int:
     return int.from_bytes(content[start + 1 : start + _HEADER].tobytes(), "big")
 
 
-def _rows_in(content: np.ndarray) -> tuple[np.ndarray, int]:
-    """Where the rows start that are there as a whole, and where they end."""
-    zeros = np.flatnonzero(content[1 : 2 - _HEADER] == 0)  # each behind the first byte of a header
-    is_start = (content[zeros] == _ROW) & ((content[zeros - 1] == _NEWLINE) | (zeros == 0))
-    starts = zeros[is_start]
-    if not len(starts) or starts[0]:
-        return _walked(content)
-    high, middle, low = (content[starts + index].astype(np.int64) for index in (2, 3, 4))
-    ends = starts + (high << 16 | middle << 8 | low) + 1
-    if (ends[:-1] != starts[1:]).any():
-        return _walked(content)
-    if ends[-1] > len(content):
-        return starts[:-1], int(starts[-1])
-    return starts, int(ends[-1])
-
-
-def _walked(content: np.ndarray) -> tuple[np.ndarray, int]:
-    """As `_rows_in`, of rows of any length."""
-    starts, at = [], 0
+def _rows_in(content: np.ndarray, fields: bytes) -> tuple[np.ndarray, int]:
+    """Where the rows start that are there as a whole, and where they end. fields: the bytes with
+    which most of them begin."""
+    likely, ends = _likely_rows(content, fields)
+    # After each of these, the next one does not begin where it ends.
+    breaks = np.flatnonzero(ends[:-1] != likely[1:])
+    found, at = [np.zeros(0, np.int64)], 0
     while at + _HEADER <= len(content) and content[at] == _ROW:
-        end = at + 1 + _length(content, at)
+        first = int(np.searchsorted(likely, at))
+        if first < len(likely) and likely[first] == at:
+            number = int(np.searchsorted(breaks, first))
+            last = int(breaks[number]) if number < len(breaks) else len(likely) - 1
+            starts, end = likely[first : last + 1], int(ends[last])
+        else:  # a row that does not look like one, as those with the header and the end
+            starts, end = np.array([at], np.int64), at + 1 + _length(content, at)
         if end > len(content):
-            break
-        starts.append(at)
+            found.append(starts[:-1])
+            return np.concatenate(found), int(starts[-1])
+        found.append(starts)
         at = end
-    return np.array(starts, np.int64), at
+    return np.concatenate(found), at
+
+
+def _likely_rows(content: np.ndarray, fields: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Where a row may start, ascending, and end: with a length that leads to another one, or to
+    where nothing has come yet."""
+    # The last byte of the number of fields is rarely in a text, unlike the first one of a message.
+    at = np.flatnonzero(content[_HEADER + 1 :] == fields[1])
+    for index, byte in (0, _ROW), (_HEADER, fields[0]):
+        at = at[content[at + index] == byte]
+    lengths = np.zeros(len(at), np.int64)
+    for index in range(1, _HEADER):
+        lengths = lengths << 8 | content[at + index]
+    ends = at + 1 + lengths
+    is_likely = content[np.minimum(ends, len(content) - 1)] == _ROW
+    is_likely |= ends >= len(content)
+    return at[is_likely], ends[is_likely]
 
 
 def _hand_back(pgconn: PGconn, content: np.ndarray) -> None:

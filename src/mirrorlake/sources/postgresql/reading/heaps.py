@@ -17,7 +17,7 @@ from psycopg import sql
 
 from mirrorlake.errors import RowsMoved, SourceUnavailable
 from mirrorlake.sources.postgresql.connect import Connection
-from mirrorlake.sources.postgresql.reading.copied_rows import VERSION
+from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, tid_text
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _PAGE = 8192
@@ -128,10 +128,11 @@ def lock(
     connect: Callable[[], Connection],
     *,
     by_ctid: bool,
-) -> None:
+) -> list[int]:
     """Keep the heap of a part as it is until the transaction ends, and check that its rows and
-    columns are where they were. connect: to the same database, outside of the snapshot; by_ctid:
-    whether places of rows that were known before are used.
+    columns are where they were. Returns the oids of the types of its columns, without domains.
+    connect: to the same database, outside of the snapshot; by_ctid: whether places of rows that
+    were known before are used.
 
     Raises psycopg.errors.LockNotAvailable; RowsMoved when its ranges have to be listed again;
     SourceUnavailable when another snapshot can be read.
@@ -162,13 +163,13 @@ def lock(
             f"{part.table.table} was altered or filled anew while it was loaded",
             hint="Another snapshot is taken.",
         )
-    if pages.is_whole and not by_ctid:
-        return  # wherever the rows are
-    if file != heap.file:
+    is_anywhere = pages.is_whole and not by_ctid
+    if not is_anywhere and file != heap.file:
         raise RowsMoved(
             f"{part.table.table} was rewritten during its load (VACUUM FULL, CLUSTER or TRUNCATE)",
             hint="Its load begins anew.",
         )
+    return [described.ftype(index) for index in range(len(names))]
 
 
 def _is_altered(heap: Heap, connect: Callable[[], Connection]) -> bool:
@@ -192,34 +193,20 @@ def _hides_rows(heap: Heap, connection: Connection) -> bool:
     return not is_empty and not has_rows
 
 
-def rows(part: SnapshotPart) -> sql.Composed:
-    """What reads the rows of a part."""
-    return _copy(part, part.table.schema.names)
-
-
-def versions(part: SnapshotPart) -> sql.Composed:
-    """What reads the versions of the rows of a part, and nothing of the rows."""
-    return _copy(part, VERSION.names)
-
-
-def versioned_rows(part: SnapshotPart, places: Sequence[str] | None = None) -> sql.Composed:
-    """What reads rows behind their versions; places: only those that are there."""
-    return _copy(part, [*VERSION.names, *part.table.schema.names], places)
-
-
-def _copy(
-    part: SnapshotPart, columns: Sequence[str], places: Sequence[str] | None = None
+def copy(
+    part: SnapshotPart, columns: Sequence[CopiedColumn], places: Sequence[int] | None = None
 ) -> sql.Composed:
+    """What reads columns of the rows of a part. places: only those that are there."""
     pages: HeapRange = part.range
     conditions: list[sql.Composable] = [*pages.condition]
     if places is not None:
-        quoted = ",".join(f'"{place}"' for place in places)
+        quoted = ",".join(f'"{tid_text(place)}"' for place in places)
         conditions = [sql.SQL("ctid = any({}::tid[])").format(sql.Literal(f"{{{quoted}}}"))]
     if condition := part.table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
     where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
-    return sql.SQL("copy (select {} from {}{}) to stdout with (format csv)").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)), pages.heap.relation, where
+    return sql.SQL("copy (select {} from {}{}) to stdout with (format binary)").format(
+        sql.SQL(", ").join(column.selected for column in columns), pages.heap.relation, where
     )
 
 
@@ -237,6 +224,7 @@ def facts(part: SnapshotPart) -> dict[str, Any]:
         ],
         "becomes": [str(column.type) for column in table.schema.columns],
         "selection": dict(table.selection),
+        "places": "numbers",
     }
 
 

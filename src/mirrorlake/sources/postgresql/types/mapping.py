@@ -1,8 +1,7 @@
 """Types of PostgreSQL and what they become (docs/reference/postgresql-types.md).
 
-Every value travels in the text form of its type's output function, in COPY as in pgoutput, so that
-the load and the log cannot disagree and a type nobody foresaw is still carried exactly: as its
-text.
+Every value comes as the text of its type's output function, so that a type nobody foresaw is
+carried exactly. COPY sends the common types in their binary format instead (`binary_values`).
 """
 
 from __future__ import annotations

@@ -93,31 +93,38 @@ class ColumnDecoder:
             return texts.cast(target)
         except pa.ArrowInvalid:
             odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, ordinary)), False)
-        if self.extremes.dates == "error":
-            value = texts.filter(odd)[0].as_py()
-            raise self._refused(
-                f"{value!r} is outside the years 1 to 9999",
-                "Set source.extremes.dates to clamp or null.",
-            )
+        self.note_moments(pc.sum(odd).as_py(), lambda: str(texts.filter(odd)[0]))
         early = pc.or_(pc.ends_with(texts, " BC"), pc.starts_with(texts, "-"))
         bound = pc.if_else(early, first, last) if self.extremes.dates == "clamp" else None
-        self.noted(self.column, pc.sum(odd).as_py())
         return pc.if_else(odd, bound, texts).cast(target)
+
+    def note_moments(self, count: int, example: Callable[[], str]) -> None:
+        """Note that moments beyond the calendar are replaced. example: one of them. Raises BadValue
+        if the settings do not allow that."""
+        if self.extremes.dates == "error":
+            raise self._refused(
+                f"{example()!r} is outside the years 1 to 9999",
+                "Set source.extremes.dates to clamp or null.",
+            )
+        self.noted(self.column, count)
 
     def _decimal(self, texts: pa.Array, target: pa.DataType) -> pa.Array:
         try:
             return texts.cast(target)
         except pa.ArrowInvalid:
             odd = pc.fill_null(pc.match_substring_regex(texts, "[a-zA-Z]"), False)
+        self.note_numbers(pc.sum(odd).as_py(), lambda: str(texts.filter(odd)[0]))
+        return pc.if_else(odd, None, texts).cast(target)
+
+    def note_numbers(self, count: int, example: Callable[[], str]) -> None:
+        """As `note_moments`, of NaN and infinities in a decimal."""
         if self.extremes.numbers == "error":
-            value = texts.filter(odd)[0].as_py()
             raise self._refused(
-                f"{value} is not a value of {self.type.type}",
+                f"{example()} is not a value of {self.type.type}",
                 "Set source.extremes.numbers to null, or declare the column as numeric without "
                 "precision, which is mirrored as text.",
             )
-        self.noted(self.column, pc.sum(odd).as_py())
-        return pc.if_else(odd, None, texts).cast(target)
+        self.noted(self.column, count)
 
     def _refused(self, what: str, hint: str) -> BadValue:
         return BadValue(what, table=self.table, column=self.column, hint=hint)
