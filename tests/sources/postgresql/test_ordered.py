@@ -136,3 +136,16 @@ def test_keys_without_an_order_that_is_kept_are_refused(captured: Captured, kind
     behind = KeyRange(pa.table({"k": moment}))
     with pytest.raises(CannotBackfill):
         read(captured, table, behind if kind == "timestamp" else KeyRange(), 1)
+
+
+def test_a_key_with_the_name_of_an_output_column_is_read_in_its_order(captured: Captured) -> None:
+    # Without an alias, PostgreSQL names what makes the text of a value `case`.
+    captured.run(
+        'create table cases ("case" int primary key, opened interval)',
+        "insert into cases select g, g * interval '1 day' from generate_series(1, 12) g",
+        'create table big ("case" numeric(30, 0) primary key)',
+        "insert into big select generate_series(1, 12)",
+    )
+    for name in ("cases", "big"):
+        found = values(read(captured, described(captured, name), KeyRange(), 5))
+        assert [row["case"] for row in found] == list(range(1, 13)), name

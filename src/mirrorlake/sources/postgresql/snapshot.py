@@ -431,7 +431,10 @@ def _ordered(
     table: SourceTable, relation: sql.Composed, keys: KeyRange, columns: Sequence[CopiedColumn]
 ) -> sql.Composed:
     """All rows in a range, in the order of their keys as we have them."""
-    order = sql.SQL(", ").join(_sortable(table, name) for name in table.key)
+    # In ORDER BY, a bare name is first that of an output column, as `case` of a text.
+    *_only, whole = relation
+    names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
+    order = sql.SQL(", ").join(map(partial(_sortable, table), table.key, names))
     return sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
         _selected(columns),
         relation,
@@ -462,7 +465,9 @@ def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> sql.Composed:
             hint=f"`mirrorlake reset {table.table}` loads it anew.",
         ) from error
     return sql.SQL("({}) {} ({})").format(
-        sql.SQL(", ").join(_sortable(table, name) for name in bound.column_names),
+        sql.SQL(", ").join(
+            _sortable(table, name, sql.Identifier(name)) for name in bound.column_names
+        ),
         sql.SQL(sign),
         sql.SQL(", ").join(values),
     )
@@ -473,9 +478,10 @@ _SORTED_ALIKE = {"uuid"}
 _TEXTS = {"text", "varchar", "name"}
 
 
-def _sortable(table: SourceTable, name: str) -> sql.Composed:
-    """A key column in the order of its values as they are landed: of texts by their bytes."""
-    column, kind = sql.Identifier(name), table.source_types[name]
+def _sortable(table: SourceTable, name: str, column: sql.Composable) -> sql.Composed:
+    """A key column in the order of its values as they are landed: of texts by their bytes. column:
+    how a query names it."""
+    kind = table.source_types[name]
     if kind.form is Form.ARRAY:
         raise CannotBackfill(
             f"key column {name} is an array",
