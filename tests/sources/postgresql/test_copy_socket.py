@@ -143,3 +143,26 @@ def test_a_long_row_has_its_buffer_only_while_it_is_read() -> None:
     assert max(sizes) > 300_000
     assert sizes[-1] == 4_096
     server.close()
+
+
+@pytest.mark.parametrize("status", [b"I", b"T", b"E"])
+def test_a_number_before_a_size_is_not_taken_for_the_end(status: bytes) -> None:
+    ready = message(b"Z", status)
+    assert is_ready(ready)
+    for index, byte in [(0, 0), (4, 4), (5, 0)]:
+        other = bytearray(ready)
+        other[index] = byte
+        assert not is_ready(bytes(other)), index
+    assert not is_ready(ready[1:])
+
+
+def is_ready(content: bytes) -> bool:
+    """Whether these bytes seem to be the end of an answer."""
+    server = Server(BEGIN, 1 << 30, ends=False)
+    own = CopySocket(server, 4_096, lambda: None)  # type: ignore[arg-type]
+    assert own.begin()
+    server._server.sendall(content)
+    assert own._read(1)
+    found = own._is_ready()
+    server.close()
+    return found

@@ -26,8 +26,11 @@ import numpy as np
 import psycopg
 from psycopg.pq.abc import PGconn
 
-_COPY_OUT, _ROW, _READY = b"HdZ"
-_HEADER, _READY_BYTES = 5, 6
+_COPY_OUT, _ROW = b"Hd"
+_HEADER = 5
+_READY = {b"Z\0\0\0\5" + status for status in (b"I", b"T", b"E")}
+"""The whole messages that say that the server waits for the next query."""
+_READY_BYTES = 6
 _FIELDS = slice(6, 8)
 """The number of fields of a row, in the message that begins a COPY."""
 _LEAST = 4096
@@ -142,9 +145,10 @@ class CopySocket:
         return False
 
     def _is_ready(self) -> bool:
-        """Whether the last message seems to say that the server waits for the next query."""
+        """Whether the last message seems to say that the server waits for the next query. Rows are
+        looked for whenever it does: part of it is often in rows, as a number and a size."""
         last = self._bytes[max(self._stop - _READY_BYTES, 0) : self._stop]
-        return len(last) == _READY_BYTES and last[0] == _READY and not last[1:4].any()
+        return last.tobytes() in _READY
 
     def _read(self, seconds: float | None) -> bool:
         """Read what has come, or comes in time. Returns whether something came."""
