@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
+import psycopg
 import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.sources.postgresql import snapshot
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -67,3 +72,21 @@ def test_a_table_that_has_changed_since_is_an_error_of_the_table(
     keys = pa.table({"k": pa.array([1], pa.int32())})
     with pytest.raises(TableAltered, match="cannot be read again"):
         captured.source().reread(captured.tables[0], keys)
+
+
+def test_a_type_cannot_change_between_a_look_at_it_and_the_rows(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured.begin("create table apples (k int primary key, n bigint)")
+    captured.run("insert into apples values (1, 7)", "set lock_timeout to '50ms'")
+    look = snapshot._columns
+
+    def altered(*given: Any) -> Any:
+        found = look(*given)
+        with suppress(psycopg.errors.LockNotAvailable):
+            captured.run("alter table apples alter n type float8")
+        return found
+
+    monkeypatch.setattr(snapshot, "_columns", altered)
+    keys = pa.table({"k": pa.array([1], pa.int32())})
+    assert captured.source().reread(captured.tables[0], keys)["n"].to_pylist() == [7]

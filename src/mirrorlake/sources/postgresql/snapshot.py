@@ -383,8 +383,24 @@ def read_rows(
     connection: Connection, table: SourceTable, keys: pa.Table, extremes: Extremes, noted: NotedIn
 ) -> pa.Table:
     """The rows with these keys as they are now. Those that are gone are absent."""
-    relation = _relation(connection, table)
-    columns = _columns(connection, table, relation, extremes, noted)
+    # The types that a query was described with are locked until its transaction ends.
+    with connection.transaction():
+        relation = _relation(connection, table)
+        columns = _columns(connection, table, relation, extremes, noted)
+        messages = _messages_of(connection, table, keys, relation, columns)
+    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
+    schema = nullable_schema(table.schema)
+    return pa.Table.from_batches(found, schema=None if found else schema)
+
+
+def _messages_of(
+    connection: Connection,
+    table: SourceTable,
+    keys: pa.Table,
+    relation: sql.Composable,
+    columns: Sequence[CopiedColumn],
+) -> list[bytes | bytearray | memoryview]:
+    """The output of a COPY of the rows with these keys."""
     names = [sql.Identifier(name) for name in keys.column_names]
     row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
     query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
@@ -401,10 +417,7 @@ def read_rows(
         sql.SQL(", ").join([row] * keys.num_rows),
     )
     with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
-        messages = list(copy)
-    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
-    schema = nullable_schema(table.schema)
-    return pa.Table.from_batches(found, schema=None if found else schema)
+        return list(copy)
 
 
 def _columns(
