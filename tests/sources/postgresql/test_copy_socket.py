@@ -6,12 +6,14 @@ import os
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
-from mirrorlake.sources.postgresql.reading.copy_socket import CopySocket
+from mirrorlake.sources.postgresql.reading.copy_socket import CopySocket, _rows_in
 
 
 class Server:
@@ -166,3 +168,16 @@ def is_ready(content: bytes) -> bool:
     found = own._is_ready()
     server.close()
     return found
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_letters_that_are_a_number_of_fields_take_no_memory_of_their_own(is_whole: bool) -> None:
+    size = 1 << 20
+    row = message(b"d", b"\0d" + b"d" * size)  # of a hundred fields
+    content = np.frombuffer(row if is_whole else row[:-1], np.uint8)
+    tracemalloc.start()
+    starts, length = _rows_in(content, b"\0d")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (starts.tolist(), length) == (([0], len(row)) if is_whole else ([], 0))
+    assert peak < 4 * size

@@ -33,6 +33,8 @@ _READY = {b"Z\0\0\0\5" + status for status in (b"I", b"T", b"E")}
 _READY_BYTES = 6
 _FIELDS = slice(6, 8)
 """The number of fields of a row, in the message that begins a COPY."""
+_RARELY = 16
+"""In one of so many bytes at most."""
 _LEAST = 4096
 """Bytes of a buffer, in which the message fits that begins a COPY."""
 _GATHERING_SECONDS = 0.0005
@@ -175,6 +177,8 @@ def _length(content: np.ndarray, start: int) -> int:
 def _rows_in(content: np.ndarray, fields: bytes) -> tuple[np.ndarray, int]:
     """Where the rows start that are there as a whole, and where they end. fields: the bytes with
     which most of them begin."""
+    if len(content) < _HEADER or 1 + _length(content, 0) > len(content):
+        return np.zeros(0, np.int64), 0  # looked at with every read of a long row
     likely, ends = _likely_rows(content, fields)
     # After each of these, the next one does not begin where it ends.
     breaks = np.flatnonzero(ends[:-1] != likely[1:])
@@ -199,8 +203,13 @@ def _likely_rows(content: np.ndarray, fields: bytes) -> tuple[np.ndarray, np.nda
     """Where a row may start, ascending, and end: with a length that leads to another one, or to
     where nothing has come yet."""
     # The last byte of the number of fields is rarely in a text, unlike the first one of a message.
-    at = np.flatnonzero(content[_HEADER + 1 :] == fields[1])
-    for index, byte in (0, _ROW), (_HEADER, fields[0]):
+    is_at = content[_HEADER + 1 :] == fields[1]
+    others = (0, _ROW), (_HEADER, fields[0])
+    if np.count_nonzero(is_at) > len(is_at) // _RARELY:  # a letter of texts
+        for index, byte in others:
+            is_at &= content[index : index + len(is_at)] == byte
+    at = np.flatnonzero(is_at)
+    for index, byte in others:
         at = at[content[at + index] == byte]
     lengths = np.zeros(len(at), np.int64)
     for index in range(1, _HEADER):
