@@ -56,6 +56,24 @@ def test_a_type_that_is_not_that_of_the_column_is_read_from_its_text() -> None:
         read(row(b"9999999999", None), oid=TEXT)
 
 
+@pytest.mark.parametrize("extremes", [Extremes(), Extremes("error"), Extremes("null", "null")])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (PgType("bytea", types.BINARY, Form.BYTEA), b"it is text"),
+        (PgType("date", types.DATE, Form.DATE), b"2024-02-30"),
+        (PgType("timestamp", types.TIMESTAMP, Form.TIMESTAMP), b"2024-02-29 10:00:00+00"),
+        (PgType("numeric(3,2)", types.decimal(3, 2), Form.DECIMAL), b"12.345"),
+    ],
+)
+def test_a_text_of_another_type_is_refused(kind: PgType, text: bytes, extremes: Extremes) -> None:
+    schema = Schema.of([Column("v", kind.type)])
+    table = SourceTable(TableId("public", "things"), schema, (), "1", source_types={"v": kind})
+    columns = columns_of([TEXT], decoders_of(table, extremes, lambda *_noted: None))
+    with pytest.raises(BadValue, match="does not fit its column"):
+        rows_of(block_of([row(None, count=1), row(text, count=1)]), table, columns)
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [

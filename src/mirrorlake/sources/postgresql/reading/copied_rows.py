@@ -14,7 +14,6 @@ from mirrorlake.errors import BadValue
 from mirrorlake.sources.postgresql.reading.copy_socket import CopiedBlock
 from mirrorlake.sources.postgresql.types.binary_values import (
     Fields,
-    NotItsType,
     Read,
     binary_reader,
     numbers_at,
@@ -93,7 +92,7 @@ def rows_of(
             raise _is_bug("a field ends behind its row", table)
         try:
             found.append(column.read(Fields(content, begin, size, is_null)))
-        except (NotItsType, pa.ArrowInvalid) as error:
+        except ValueError as error:  # Arrow's errors, and those of binascii, are such
             raise _is_bug(f"{column.name}: {error}", table) from error
     if (at != ends).any():
         raise _is_bug("a row has more than its fields", table)

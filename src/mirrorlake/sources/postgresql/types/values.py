@@ -93,6 +93,8 @@ class ColumnDecoder:
             return texts.cast(target)
         except pa.ArrowInvalid:
             odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, ordinary)), False)
+            if not pc.any(odd, min_count=0).as_py():
+                raise  # they are of another type
         self.note_moments(pc.sum(odd).as_py(), lambda: str(texts.filter(odd)[0]))
         early = pc.or_(pc.ends_with(texts, " BC"), pc.starts_with(texts, "-"))
         bound = pc.if_else(early, first, last) if self.extremes.dates == "clamp" else None
@@ -113,6 +115,8 @@ class ColumnDecoder:
             return texts.cast(target)
         except pa.ArrowInvalid:
             odd = pc.fill_null(pc.match_substring_regex(texts, "[a-zA-Z]"), False)
+            if not pc.any(odd, min_count=0).as_py():
+                raise
         self.note_numbers(pc.sum(odd).as_py(), lambda: str(texts.filter(odd)[0]))
         return pc.if_else(odd, None, texts).cast(target)
 
