@@ -9,14 +9,16 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Entry:
     """what: is timed, with its full size; warm: what has run before; rounds: with how many they are
-    where it is not the usual number, after one uncounted round."""
+    where it is not the usual number, after one uncounted round; times: how many rounds it has for
+    each usual one."""
 
     what: str
     warm: str
     rounds: str = "{rounds} after 1"
+    times: int = 1
 
     def rounds_of(self, rounds: int) -> str:
-        return self.rounds.format(rounds=rounds)
+        return self.rounds.format(rounds=rounds * self.times)
 
 
 MERGE = "Delta MERGE on Spark"
@@ -90,6 +92,7 @@ CATALOG: Mapping[str, Entry] = {
         f"1,000,000 changes {_INTO}, two workers, each pinned to one core",
         _SEEN,
         "{rounds} after 3",
+        times=5,
     ),
     "scale": Entry(
         "changes into 50,000,000 rows", "Spark; the table has all indexes, and other batches"
