@@ -80,7 +80,8 @@ def test_a_wrong_clock_forgets_nothing(tmp_path: Path) -> None:
 
 
 def in_time(source: str, events: list[Event]) -> list[Event]:
-    """The events with other times: no log goes back in time, and no transaction is long."""
+    """The events with other times: no log goes back in time, what is at one place has one time, and
+    no transaction is long."""
     logs: dict[str, list[Event]] = {}
     for one in events:
         if not one["backfill"]:
@@ -88,9 +89,12 @@ def in_time(source: str, events: list[Event]) -> list[Event]:
     for changes in logs.values():
         times = sorted(one["source_timestamp"] for one in changes)
         changes.sort(key=lambda one: place(source, one)[1])
+        before: Event | None = None
         for one, time in zip(changes, times, strict=True):
-            one["source_timestamp"] = time
-            one["tx_id"] = f"{one['tx_id']} {time // LATE}"
+            is_same = before is not None and place(source, before)[1] == place(source, one)[1]
+            one["source_timestamp"] = before["source_timestamp"] if before and is_same else time
+            one["tx_id"] = f"{one['tx_id']} {one['source_timestamp'] // LATE}"
+            before = one
     return events
 
 
