@@ -127,7 +127,8 @@ class PostgresSnapshot:
         return {**heaps.facts(part), **self._moment, "extremes": extremes}
 
     def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        yield from map(versioned, self._copied(part, VERSION_COLUMNS))
+        with closing(self._copied(part, VERSION_COLUMNS)) as batches:
+            yield from map(versioned, batches)
 
     def versions(self, part: SnapshotPart) -> pa.Table:
         found = [*self._copied(part, VERSION_COLUMNS, rows=False, by_ctid=True)]
@@ -139,7 +140,8 @@ class PostgresSnapshot:
         for some in versions.to_batches(max_chunksize=_PLACES):
             places = some["ctid"].to_pylist()
             found = self._copied(part, VERSION_COLUMNS, places=places, by_ctid=True)
-            yield from map(versioned, found)
+            with closing(found) as batches:
+                yield from map(versioned, batches)
 
     def _copied(
         self,
