@@ -19,8 +19,6 @@ from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
 from tests.mirror.event_order.model import GUARD, Event
 
-KEYS, PAYLOADS = range(1, 4), range(6)
-
 METHODS = {
     "mysql": ("mysql-cdc-binlog", "mysql-backfill-fulldump"),
     "oracle": ("oracle-cdc-logminer", "oracle-backfill"),
@@ -52,10 +50,10 @@ def settings(source: str, location: Path = Path(), **changed: Any) -> EventInput
 
 
 def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
-    """The event as a file has it. Its value is the one whose content comes at its payload."""
+    """The event as a file has it."""
     cdc, backfill = METHODS[source]
     named = {name: event[name] for name in OWN if event.get(name) is not None}
-    payload: dict[str, Any] = {"v": value_of(event)}
+    payload: dict[str, Any] = {"v": event["payload"]}
     change = "DELETE" if event["deletion"] else "INSERT"
     if event.get("truncation"):
         change, payload = "TRUNCATE", {"id": None, "v": None}
@@ -91,31 +89,12 @@ def read(source: str, batch: Sequence[Event], **changed: Any) -> list[TableEvent
     return list(found.tables)
 
 
-def value_of(event: Event) -> int:
-    """Of events that nothing else tells apart the one with the larger content is the last."""
-    if (value := event.get("value")) is not None:
-        return int(value)
-    return _VALUES[event["key"]][event["payload"]]
-
-
-def numbered(events: Sequence[Event]) -> list[Event]:
-    """The events with values of their own; their payload is the hash of their content."""
-    kinds = {"id": pa.int64(), "v": pa.int64()}
-    rows = [{"id": event["key"], "v": number} for number, event in enumerate(events)]
-    content = content_of(pa.Table.from_pylist(rows, pa.schema(kinds))).tolist()
-    return [
-        {**event, "value": number, "payload": content[number]}
-        for number, event in enumerate(events)
-    ]
-
-
-def _in_order(key: int | None) -> list[int]:
-    rows = pa.table({"id": pa.array([key] * len(PAYLOADS), pa.int64()), "v": list(PAYLOADS)})
-    content = content_of(rows).tolist()
-    return sorted(PAYLOADS, key=content.__getitem__)
-
-
-_VALUES = {key: _in_order(key) for key in [None, *KEYS]}
+def as_written(events: Sequence[Event]) -> list[Event]:
+    """The events with the content that theirs have in files."""
+    rows = [{"id": event["key"], "v": event["payload"]} for event in events]
+    kinds = pa.schema({"id": pa.int64(), "v": pa.int64()})
+    content = content_of(pa.Table.from_pylist(rows, kinds)).tolist()
+    return [{**event, "content": of_event} for event, of_event in zip(events, content, strict=True)]
 
 
 def rows_of(location: str | Path) -> list[dict[str, Any]]:

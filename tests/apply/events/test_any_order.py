@@ -16,7 +16,7 @@ from mirrorlake.apply.events import file_reader
 from mirrorlake.events.decode import json_events
 from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket
-from tests.apply.events.drawn_files import line, numbered, read, rows_of, value_of
+from tests.apply.events.drawn_files import as_written, line, read, rows_of
 from tests.apply.events.killed_tables import POINTS, Killed, looked_up, opened, rows_after
 from tests.mirror.event_order.drawn import SOURCES, arrivals, many
 from tests.mirror.event_order.model import Event, table_of
@@ -24,9 +24,7 @@ from tests.profiles import some, tries
 
 
 def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
-    named = [event | {"payload": event["payload"]} for event in events]
-    by_key = table_of(source, named)
-    return {key: value_of({"key": key, "payload": payload}) for key, payload in by_key.items()}
+    return table_of(source, as_written(events))
 
 
 @pytest.mark.clause("ST-219", "ST-233", "ST-248", "ST-249")
@@ -47,11 +45,10 @@ def test_a_hundred_keys_in_any_order_with_crashes_make_the_same_table(
     source: str, seed: int
 ) -> None:
     """Each key is a case of its own: no event of one says anything of another."""
-    events = numbered(many(source, seed, 100))
+    events = many(source, seed, 100)
     random = Random(seed)
     arriving = events + random.choices(events, k=len(events) // 2)
     random.shuffle(arriving)
-    values = {event["payload"]: event["value"] for event in events}
     with tempfile.TemporaryDirectory() as root, looked_up(early=seed % 2 == 0):
         table = opened(root, source)
         while arriving:
@@ -62,8 +59,7 @@ def test_a_hundred_keys_in_any_order_with_crashes_make_the_same_table(
             table.apply(read(source, batch))
         rows = rows_of(f"{root}/Tables/shop/orders")
     assert len(rows) == len({row["id"] for row in rows})
-    wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
-    assert {row["id"]: row["v"] for row in rows} == wanted
+    assert {row["id"]: row["v"] for row in rows} == expected(source, events)
 
 
 @pytest.mark.parametrize("source", some(SOURCES))

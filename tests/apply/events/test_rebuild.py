@@ -23,7 +23,7 @@ from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.drawn_files import line, numbered, rows_of
+from tests.apply.events.drawn_files import as_written, line, rows_of
 from tests.apply.events.killed_tables import ORDERS, Killed
 from tests.mirror.event_order.drawn import SOURCES, many
 from tests.mirror.event_order.model import table_of
@@ -145,11 +145,10 @@ def test_a_repair_that_dies_is_repeated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(tries(3, long=50)))
 def test_any_order_makes_the_same_table_with_repairs_between(source: str, seed: int) -> None:
     """The files are there, so that the state is the same as before the damage."""
-    events = numbered(many(source, seed, 60))
+    events = many(source, seed, 60)
     random = Random(seed)
     arriving: Sequence[dict[str, object]] = events + random.choices(events, k=30)
     arriving = random.sample(arriving, len(arriving))
-    values = {event["payload"]: event["value"] for event in events}
     with tempfile.TemporaryDirectory() as root:
         bucket = Bucket(Path(root))
         bucket.settings = drawn_files.settings(source, bucket.folder)
@@ -162,8 +161,7 @@ def test_any_order_makes_the_same_table_with_repairs_between(source: str, seed: 
         bucket.cycle(anew=True)
         assert not bucket.errors
         rows = rows_of(bucket.root / "Tables/shop/orders")
-    wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
-    assert {row["id"]: row["v"] for row in rows} == wanted
+    assert {row["id"]: row["v"] for row in rows} == table_of(source, as_written(events))
 
 
 def test_dead_letters_that_are_not_listed_are_not_remembered_as_applied(tmp_path: Path) -> None:

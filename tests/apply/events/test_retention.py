@@ -15,7 +15,7 @@ from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.drawn_files import numbered, read, rows_of, settings
+from tests.apply.events.drawn_files import as_written, read, rows_of, settings
 from tests.apply.events.killed_tables import ORDERS
 from tests.mirror.event_order.drawn import SOURCES, many
 from tests.mirror.event_order.model import Event, place, table_of
@@ -107,13 +107,12 @@ def test_what_is_forgotten_changes_no_table(
 ) -> None:
     """Of events that come no later than the retention after later ones."""
     monkeypatch.setattr(retention, "STEP_MS", 1)
-    events = numbered(in_time(source, many(source, seed, 60)))
+    events = in_time(source, many(source, seed, 60))
     random = Random(seed)
     arriving = sorted(
         events + random.choices(events, k=60),
         key=lambda one: one["source_timestamp"] + random.random() * LATE,
     )
-    values = {event["payload"]: event["value"] for event in events}
     asked = settings(source, retention=timedelta(milliseconds=2 * LATE))
     with tempfile.TemporaryDirectory() as root:
         table = EventTable(LocalStore(Path(root)), ORDERS, asked)
@@ -122,5 +121,4 @@ def test_what_is_forgotten_changes_no_table(
             table.apply(read(source, batch))
             table.prune(datetime.now(UTC))
         rows = rows_of(f"{root}/Tables/shop/orders")
-    wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
-    assert {row["id"]: row["v"] for row in rows} == wanted
+    assert {row["id"]: row["v"] for row in rows} == table_of(source, as_written(events))

@@ -15,7 +15,7 @@ from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.drawn_files import KEYS, value_of
+from tests.apply.events.drawn_files import as_written
 from tests.apply.events.killed_tables import Killed, rows_after
 from tests.mirror.event_order import drawn
 from tests.mirror.event_order.model import Event, table_of
@@ -38,13 +38,12 @@ def arrivals(draw: st.DrawFn, source: str) -> tuple[list[Event], list[list[Event
 def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
     """A truncation is a deletion of each key, of no transaction."""
     each: list[Event] = []
-    for one in events:
+    for one in as_written(events):
         if one.get("truncation"):
-            each += [{**one, "key": key, "tx_id": None, "row_id": None} for key in KEYS]
+            each += [{**one, "key": key, "tx_id": None, "row_id": None} for key in range(1, 4)]
         else:
             each.append(one)
-    by_key = table_of(source, each)
-    return {key: value_of({"key": key, "payload": payload}) for key, payload in by_key.items()}
+    return table_of(source, each)
 
 
 @pytest.mark.full

@@ -60,9 +60,12 @@ def event(draw: st.DrawFn, source: str) -> Event:
     deletion = not backfill and draw(st.booleans())
     # A deletion of Oracle may name the row alone, one in three does here.
     without_key = source.startswith("oracle") and deletion and draw(st.integers(0, 2)) == 0
+    key, payload = None if without_key else draw(st.integers(1, 3)), draw(st.integers(0, 5))
     return {
-        "key": None if without_key else draw(st.integers(1, 3)),
-        "payload": draw(st.integers(0, 5)),
+        "key": key,
+        "payload": payload,
+        # The key is part of it, as of each row.
+        "content": 4 * payload + (key or 0),
         "backfill": backfill,
         "deletion": deletion,
         "uuid": draw(_UUIDS),

@@ -1,8 +1,9 @@
 """The order of events as one would write it without columns: slow, plain, one rule a line.
 
 An event is a dict: `key`, `payload`, `backfill`, `deletion`, the generic fields and the metadata of
-its source. `outcome` says what all events together make of the table; `Consumer` gets them in
-batches and goes by the product.
+its source, and `content`, by which events are compared that are alike in all else (their payload,
+where it is not given). `table_of` says what all events together make of the table; `Consumer` gets
+them in batches and goes by the product.
 """
 
 from __future__ import annotations
@@ -74,17 +75,21 @@ def uuid_parts(event: Event) -> tuple[str, int]:
     return (counted[1], int(counted[2], 2)) if counted else (uuid, 0)
 
 
+def content(event: Event) -> int:
+    return int(event.get("content", event["payload"]))
+
+
 def order(source: str, event: Event) -> tuple[Any, ...]:
     """By which changes of one log are compared."""
     deletion, read = event["deletion"], event["read_timestamp"]
     rank: tuple[Any, ...] = (deletion, read) if source == "salesforce" else (not deletion,)
-    rest = (event["source_timestamp"], read, deletion, event["payload"])
+    rest = (event["source_timestamp"], read, deletion, content(event))
     return (place(source, event)[1], rank, uuid_parts(event), *rest)
 
 
 def backfill_order(event: Event) -> tuple[Any, ...]:
     times = event["source_timestamp"], event["read_timestamp"]
-    return (*times, uuid_parts(event), event["deletion"], event["payload"])
+    return (*times, uuid_parts(event), event["deletion"], content(event))
 
 
 def completed(source: str, events: Sequence[Event]) -> list[Event]:
@@ -222,7 +227,7 @@ def rows_of(source: str, batch: Sequence[Event]) -> pa.Table:
         pa.table(columns, schema=METADATA),
         backfill=np.array([event["backfill"] for event in batch], bool),
         deletion=np.array([event["deletion"] for event in batch], bool),
-        content=np.array([event["payload"] for event in batch], np.uint64),
+        content=np.array([content(event) for event in batch], np.uint64),
     )
     assert checked.readable.all()
     keys = pa.array([event["key"] for event in batch], pa.int64())
