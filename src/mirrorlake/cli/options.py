@@ -53,6 +53,11 @@ BytesPerSecond = Annotated[
     ),
 ]
 
+NoVerify = Annotated[
+    bool,
+    typer.Option("--no-verify", help="Read the tables without verifying their page checksums."),
+]
+
 DEFAULT = Path("mirrorlake.yaml")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Root
+from mirrorlake.cli.options import DEFAULT, Config, NoVerify, Root
 
 _FILE = "FILE"
 
@@ -25,10 +25,12 @@ def read(
     arrow: Annotated[
         Path | None, typer.Option("--arrow", metavar=_FILE, help="Write an Arrow IPC file.")
     ] = None,
+    unverified: NoVerify = False,
 ) -> None:
     """Write all rows of a mirrored table into one file. Needs no JVM.
 
-    An existing file is replaced when the new one is complete.
+    First, the page checksums of the table are verified. An existing file is replaced when the new
+    one is complete.
 
     \b
     mirrorlake read public.orders --parquet orders.parquet
@@ -51,5 +53,5 @@ def read(
     found = folder_of_tables(
         project(config, root), "Use an engine that reads Delta tables there, such as Spark."
     )
-    export.write(found, table, export.FileForm(form), file)
+    export.write(found, table, export.FileForm(form), file, verify=not unverified)
     say(f"Wrote {file}.")

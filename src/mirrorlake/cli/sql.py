@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+from mirrorlake.cli.options import DEFAULT, Config, Json, NoVerify, Root
 
 if TYPE_CHECKING:
     from mirrorlake.feed.reader import Feed
@@ -21,9 +21,13 @@ def sql(
     as_cut: Annotated[
         bool, typer.Option("--cut", help="Read all tables as of one position of the source.")
     ] = False,
+    unverified: NoVerify = False,
     as_json: Json = False,
 ) -> None:
     """Query the mirrored tables by name, and their change feeds. Needs no JVM.
+
+    First, the page checksums of the columns that the query uses are verified in all files of the
+    tables that it names.
 
     feed('schema.table', start, end) returns the rows of a change feed. A bound is a version, a
     time, 'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
@@ -52,7 +56,7 @@ def sql(
 
         at = cut.find(found).versions
         versions = {root_folder / path: version for path, version in at.items()}
-    result = feeds.run(root_folder, query, versions, _tell)
+    result = feeds.run(root_folder, query, versions, _tell, verify=not unverified)
     if result is None:
         return
     rows = fetched(result)

@@ -23,14 +23,17 @@ class FileForm(StrEnum):
     ARROW = "arrow"
 
 
-def write(root: Path, table: str, form: FileForm, file: Path) -> None:
-    """Write a table below a root into a file, which replaces an existing one atomically. Raises
-    UsageError."""
+def write(root: Path, table: str, form: FileForm, file: Path, *, verify: bool = True) -> None:
+    """Write a table below a root into a file, which replaces an existing one atomically.
+
+    verify: verify the page checksums of the table before. Raises UsageError, and ForeignTable for a
+    damaged file.
+    """
     if file.is_dir():
         raise unwritable(file, "it is a folder")
     name = TableId.parse(table)
     view = f"{quoted(name.schema or 'main')}.{quoted(name.name)}"
-    rows = sql.run(root, f"select * from {view}")  # noqa: S608  (quoted)
+    rows = sql.run(root, f"select * from {view}", verify=verify)  # noqa: S608  (quoted)
     assert rows is not None
     written = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:

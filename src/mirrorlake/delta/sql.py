@@ -1,9 +1,16 @@
-"""SQL over the tables of a root, by name, without a JVM."""
+"""SQL over the tables of a root, by name, without a JVM.
+
+DuckDB does not verify page checksums. So before a query runs, those of the columns that it uses are
+verified, in all files of the tables that it names. Its plan tells what it uses: every column whose
+name occurs there, for whatever reason. What is not known for certain counts as used.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,10 +20,11 @@ import pyarrow as pa
 
 from mirrorlake.delta.deletion_vectors import BrokenVector
 from mirrorlake.delta.log.table_log import BrokenLog
+from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.quoting import quoted
 from mirrorlake.delta.schema import UnknownColumnType
-from mirrorlake.delta.table_view import create_view
-from mirrorlake.errors import UsageError
+from mirrorlake.delta.table_view import UnverifiedFiles, create_view
+from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.root import true_name
 
 _UNREADABLE = (
@@ -27,6 +35,10 @@ _UNREADABLE = (
     BrokenVector,
     UnknownColumnType,
 )
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(:?)')
+"""A text in JSON, and a colon if it is the name of a member."""
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+"""The name of a column that a plan contains as it is, in one piece."""
 _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
@@ -39,6 +51,17 @@ def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
         yield true_name(path.parent.parent.name), true_name(path.parent.name), path.parent
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A view of a table, by the schema and the name of the view."""
+
+    table: str
+    schema: str
+    name: str
+    path: Path
+    files: UnverifiedFiles
+
+
 class Views:
     """A DuckDB connection with a view for each table that a query may name. missing: messages for
     tables without a view."""
@@ -46,18 +69,20 @@ class Views:
     def __init__(
         self,
         root: Path,
-        query: str | None = None,
+        query: str,
         versions: Mapping[Path, int] | None = None,
     ) -> None:
         """versions: the version to read by table path; tables without a version are then missing.
         None reads the newest version of all tables."""
         self.connection = duckdb.connect()
         self.missing: list[str] = []
-        self._versions = versions
+        self._query, self._versions, self._views = query, versions, list[_View]()
+        # Without views yet: DuckDB would look for names in them as well, and fails.
+        self._names = _names(self.connection, query)
         self.connection.execute("set TimeZone = 'UTC'")
         found: dict[tuple[str, str], list[tuple[str, str, Path]]] = {}
         for table in tables(root):
-            if query is None or _is_named(table[1], query):
+            if _is_named(table[1], query):
                 found.setdefault((table[0].casefold(), table[1].casefold()), []).append(table)
         for alike in found.values():
             if len(alike) > 1:
@@ -77,9 +102,27 @@ class Views:
         try:
             self.connection.execute(f"create schema if not exists {quoted(schema)}")
             view = f"{quoted(schema)}.{quoted(name)}"
-            create_view(self.connection, view, path, version)
+            files = create_view(self.connection, view, path, version)
         except _UNREADABLE as error:
             self.missing.append(f"the table at {path} cannot be read: {_first_line(error)}")
+        else:
+            self._views.append(_View(_named(schema, name), schema, name, path, files))
+
+    def verify(self) -> None:
+        """Verify the pages that the query may read. Raises ForeignTable, duckdb.Error."""
+        plan = _plan(self.connection, self._query)
+        ((threads,),) = self.connection.execute("select current_setting('threads')").fetchall()
+        for view in self._views:
+            if plan is None or self._may_read(view):
+                stored = view.files.columns
+                columns = {name for name in stored if plan is None or _may_use(plan, name)}
+                _verify(view, columns, int(threads))
+
+    def _may_read(self, view: _View) -> bool:
+        if self._names is None:
+            return True
+        has_schema = view.schema == "main" or _is_named(view.schema, self._query)
+        return has_schema and view.name.casefold() in self._names
 
 
 def run(
@@ -87,11 +130,14 @@ def run(
     query: str,
     more: Mapping[str, pa.Table] = MappingProxyType({}),
     versions: Mapping[Path, int] | None = None,
+    *,
+    verify: bool = True,
 ) -> duckdb.DuckDBPyRelation | None:
     """The result of a query; None for a statement without a result.
 
-    more: additional tables by name; versions: as in `Views`. `show tables` lists the tables of all
-    schemas with the names to use in a query. Raises UsageError.
+    more: additional tables by name; versions: as in `Views`; verify: verify before what the query
+    uses. `show tables` lists the tables of all schemas with the names to use in a query. Raises
+    UsageError, and ForeignTable for a damaged file.
     """
     if _LISTS.fullmatch(query):
         return _listed(root)
@@ -99,6 +145,8 @@ def run(
     for name, rows in more.items():
         views.connection.register(name, rows)
     try:
+        if verify:
+            views.verify()
         return views.connection.sql(query)
     except duckdb.Error as error:
         names = [_named(schema, name) for schema, name, _ in tables(root)]
@@ -127,6 +175,68 @@ def _listed(root: Path) -> duckdb.DuckDBPyRelation:
 
 def _named(schema: str, name: str) -> str:
     return name if schema == "main" else f"{schema}.{name}"
+
+
+def _plan(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
+    """The texts in the plan of a query, in lower case; None if it has none, or may do more than it
+    tells. Raises duckdb.Error for a wrong query.
+
+    It is the physical plan: that before it has the names of columns as the views name them.
+    """
+    statements = connection.extract_statements(query)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        return None
+    try:
+        found = connection.execute(f"explain (format json) {statements[0].query}").fetchall()
+    except (duckdb.BinderException, duckdb.CatalogException):
+        raise
+    except duckdb.Error:
+        return None
+    texts = (text for _kind, plan in found for text in _TEXT.findall(plan))
+    return "\n".join(text for text, colon in texts if not colon).casefold()
+
+
+def _names(connection: duckdb.DuckDBPyConnection, query: str) -> frozenset[str] | None:
+    """The names of the tables in a query, without their schemas, in lower case; None if unknown."""
+    try:
+        return frozenset(name.casefold() for name in connection.get_table_names(query))
+    except duckdb.Error:
+        return None
+
+
+def _may_use(plan: str, column: str) -> bool:
+    return not _PLAIN.fullmatch(column) or column.casefold() in plan
+
+
+def _verify(view: _View, columns: Collection[str], threads: int) -> None:
+    """Verify these columns in all files of a view. Raises ForeignTable."""
+    if not columns:
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="checksums")
+    try:
+        for path, done in [
+            (path, pool.submit(page_checksums.verify, path, columns)) for path in view.files.paths
+        ]:
+            try:
+                done.result()
+            except page_checksums.DamagedPage as error:
+                raise _damaged(view, str(error)) from error
+            except FileNotFoundError as error:
+                raise _damaged(view, f"{path.name} is missing") from error
+            except (pa.ArrowException, OSError) as error:
+                raise _damaged(
+                    view, f"{path.name} cannot be read ({type(error).__name__})"
+                ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _damaged(view: _View, what: str) -> ForeignTable:
+    return ForeignTable(
+        f"a file of the Delta table at {view.path} is lost or damaged: {what}",
+        table=view.table,
+        hint=f"Restore the file, or run `mirrorlake reset {view.table}` to rebuild the table.",
+    )
 
 
 def _first_line(error: Exception) -> str:

@@ -3,13 +3,14 @@
 DuckDB reads only the columns that a query needs, and skips row groups by their statistics. Data
 files contain the columns under their physical names, and possibly in the types that they had then;
 not the partition columns, nor columns that were added later; and rows that a deletion vector has
-removed.
+removed. DuckDB does not verify page checksums.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,18 @@ _PATH, _NUMBER = "__mirrorlake_path", "file_row_number"
 _numbers = itertools.count()
 
 
+@dataclass(frozen=True, slots=True)
+class UnverifiedFiles:
+    """The data files that a view reads without verifying them. columns: their names there."""
+
+    paths: Sequence[Path]
+    columns: Sequence[str]
+
+
 def create_view(
     connection: duckdb.DuckDBPyConnection, name: str, path: Path, version: int | None = None
-) -> None:
-    """Create a view of the rows of a table.
+) -> UnverifiedFiles:
+    """Create a view of the rows of a table; returns what DuckDB reads for it.
 
     name: of the view, quoted. version: None for the newest. Raises BrokenLog, UnknownColumnType,
     BrokenVector, OSError, and duckdb.Error for a data file that is missing or damaged.
@@ -43,6 +52,9 @@ def create_view(
     schema, files = parse(snapshot.metadata), list(snapshot.files.values())
     query = _select(connection, path, schema, files)
     connection.execute(f"create view {name} as {query}")
+    if _has_number(schema):
+        return UnverifiedFiles((), ())
+    return UnverifiedFiles([path_of(path, add) for add in files], schema.physical)
 
 
 def _select(
@@ -54,8 +66,8 @@ def _select(
     empty = arrow_schema(schema.schema).empty_table()
     if not files:
         return f"select * from {_registered(connection, empty)}"  # noqa: S608
-    if _NUMBER in {name.casefold() for name in schema.physical}:
-        # DuckDB could not add its own column of this name.
+    if _has_number(schema):
+        # DuckDB could not add its own column of this name. Arrow verifies what it reads.
         rows = pa.concat_tables([empty, *(live_rows(table, add, schema) for add in files)])
         return f"select * from {_registered(connection, rows)}"  # noqa: S608
     paths = [str(path_of(table, add)) for add in files]
@@ -76,6 +88,10 @@ def _select(
         for name, kind in zip(schema.schema.names, types, strict=True)
     ]
     return f"select {', '.join(columns)} {' '.join(parts)}"
+
+
+def _has_number(schema: TableSchema) -> bool:
+    return _NUMBER in {name.casefold() for name in schema.physical}
 
 
 def _value(schema: TableSchema, name: str, present: frozenset[str]) -> str:

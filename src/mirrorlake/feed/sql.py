@@ -30,18 +30,21 @@ def run(
     query: str,
     versions: Mapping[Path, int] | None = None,
     tell: Callable[[str, Feed], None] = lambda _table, _feed: None,
+    *,
+    verify: bool = True,
 ) -> duckdb.DuckDBPyRelation | None:
     """The result of a query that may read feeds; None for a statement without a result.
 
     versions: versions as of which tables are read. tell: called with the table and the range of
-    each feed. Raises UsageError, FeedError.
+    each feed. verify: verify the page checksums of tables before; those of feeds always are. Raises
+    UsageError, FeedError, and ForeignTable for a damaged file of a table.
     """
     text, tables = query.encode(), {}
     for number, call in enumerate(reversed(list(_calls(text)))):
         name = f"__feed_{number}"
         tables[name] = _read(root, call, tell)
         text = text[: call.start] + f'"{name}"'.encode() + text[call.end :]
-    return sql.run(root, text.decode(), tables, versions)
+    return sql.run(root, text.decode(), tables, versions, verify=verify)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,21 @@ def test_only_the_named_columns_are_compared(tmp_path: Path) -> None:
         verify(path, but=["a"])
 
 
+@pytest.mark.parametrize("value", [b"inner", b"element"])
+def test_a_column_is_compared_with_all_of_its_members(tmp_path: Path, value: bytes) -> None:
+    path = tmp_path / "f"
+    nested = [{"s": {"t": "inner"}, "l": ["element"]}]
+    rows = pa.table({"n": nested, "n2": ["two"], "m": ["one"]})
+    pq.write_table(rows, path, compression="none", write_page_checksum=True)
+    content = path.read_bytes()
+    for other, change in ((["n2"], b"two"), (["n"], value)):
+        path.write_bytes(content)
+        flipped(path, change)
+        verify(path, ["m", *({"n", "n2"} - set(other))])
+        with pytest.raises(DamagedPage, match=f"column {other[0]}"):
+            verify(path, other)
+
+
 @pytest.mark.parametrize("has_dictionary", [True, False])
 def test_pages_are_found_by_the_page_index_as_by_their_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_dictionary: bool

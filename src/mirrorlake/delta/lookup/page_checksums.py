@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,8 @@ def _finished(verified: Sequence[Future[None]]) -> None:
 
 
 def verify(path: Path, columns: Collection[str] | None = None, but: Collection[str] = ()) -> None:
-    """Verify every page that has a checksum. columns: None for all; but: except these.
+    """Verify every page that has a checksum. columns: with all of their members, None for all; but:
+    except these.
 
     A chunk that was intact before is verified as a whole. An invalid page header is not reported
     here, but by the reader of the file. Raises DamagedPage, OSError, and ArrowException for a
@@ -70,7 +72,7 @@ def verify(path: Path, columns: Collection[str] | None = None, but: Collection[s
     chunks = [
         chunk
         for chunk in _chunks(path)
-        if (columns is None or chunk.column in columns) and chunk.column not in but
+        if (columns is None or _is_of(chunk, columns)) and chunk.column not in but
     ]
     if not chunks:
         return
@@ -101,6 +103,12 @@ class _Chunk:
     column: str
     start: int
     end: int
+
+
+def _is_of(chunk: _Chunk, columns: Collection[str]) -> bool:
+    """Whether a chunk has the values of one of these columns, or of a member of one."""
+    names = accumulate(chunk.column.split("."), "{}.{}".format)
+    return any(name in columns for name in names)
 
 
 def _chunks(path: Path) -> Iterator[_Chunk]:
