@@ -24,7 +24,7 @@ SCENARIOS: Mapping[str, str] = {
     "scale": "the same changes to 50 million rows and to 5 million",
     "landed": "landed files of 5 million rows to Delta, against Spark's write of plain Parquet",
     "fold": "2 million changes to the last row of each key, against Spark's own window",
-    "checksums": "a data file with checksums of its pages, against one without",
+    "checksums": "a data file written, read and searched with checksums of its pages, and without",
     "cluster": "1,000,000 changes to 5 million rows, two workers of one core against one",
     "events": "columns to event files of Avro and of JSON, against fastavro and orjson",
     "event_tables": "a million events to 5 million rows, against Spark; late events; old files",

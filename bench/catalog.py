@@ -92,6 +92,15 @@ CATALOG: Mapping[str, Entry] = {
         f"1,000,000 changes {_INTO}, two workers, each pinned to one core",
         _SEEN,
         "{rounds} after 3",
+    "checksums-search": Entry(
+        "1,000 keys searched in the same file with DuckDB, its pages verified before, CPU seconds",
+        "the file",
+    ),
+    "checksums-sql": Entry(
+        "`mirrorlake sql` on two columns of the same file, their pages verified before, CPU "
+        "seconds",
+        "the file",
+    ),
         times=5,
     ),
     "scale": Entry(
