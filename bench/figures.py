@@ -68,7 +68,7 @@ def _readme(found: Mapping[str, Sequence[Line]]) -> str:
     }
     (fresh,) = found["freshness"]
     ages = f"p50 {seconds(fresh['p50_seconds'])}, p99 {seconds(fresh['p99_seconds'])}"
-    how = f"{fresh['what']}; warm: {fresh['warm']}"
+    how = f"{fresh['what']}; rounds: {fresh['rounds']}; warm: {fresh['warm']}"
     return f"{_apply(found, columns)}\nFreshness ({how}): {ages}.\n"
 
 
@@ -87,9 +87,9 @@ def _others(found: Mapping[str, Sequence[Line]]) -> str:
         for lines in _grouped(found.get(name, ())) if name not in APPLY else ():
             line = lines[0]
             what = line["what"] if name != "scale" else f"{_kind(line)} {line['what']}"
-            peers = "; ".join(
-                f"{one['peer']}: {_ratio(one)}" for one in lines if one["peer"] is not None
-            )
+            if note := CATALOG[name].note:
+                what = f"{what} ({note})"
+            peers = "; ".join(map(_peer, (one for one in lines if one["peer"] is not None)))
             rows.append([what, _result(line), peers, line["rounds"], line["warm"], line["date"]])
     return _markdown(rows)
 
@@ -134,9 +134,19 @@ def _result(line: Line) -> str:
         "memory": f", {line.get('ours_mebibytes')} MiB at most",
         "text": f", {line.get('ours_mebibytes')} MiB at most in a process",
         "text-8": f", {line.get('ours_mebibytes')} MiB at most in a process",
-        "files": f", driver {line.get('driver')} MiB, heap of its JVM {line.get('heap')} MiB",
+        "files": f", driver {line.get('driver')} MiB, heap of its JVM {line.get('heap')} MiB, "
+        f"Python workers {line.get('workers')} MiB",
     }
     return told + memory.get(name, "")
+
+
+def _peer(line: Line) -> str:
+    """What is told of the other side."""
+    told = f"{line['peer']}: {_ratio(line)}"
+    if objects := line.get("peer_seconds_of_objects"):
+        times = objects / line["ours_seconds"]
+        told += f"; of objects that are there: {seconds(objects)}, {_times(times)} as long"
+    return told if line["equal"] is not None else f"{told} (not compared)"
 
 
 def _costs(line: Line) -> list[str]:
@@ -153,9 +163,12 @@ def _ratio(line: Line) -> str:
     if not line:
         return "-"
     times = 1 / line["ratio"] if line["name"] == "scale" else line["ratio"]
-    by = f"{times:.1f} times" if times < 9.95 else f"{times:.0f} times"
-    by = f"mirrorlake takes {by}" if line["name"] == "scale" else by
+    by = f"mirrorlake takes {_times(times)}" if line["name"] == "scale" else _times(times)
     return f"{seconds(line['peer_seconds'])}, {by} as long"
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f} times" if value < 9.95 else f"{value:.0f} times"
 
 
 def seconds(value: float) -> str:

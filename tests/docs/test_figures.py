@@ -40,6 +40,7 @@ def test_each_line_names_its_rounds_and_what_was_warm(tmp_path: Path) -> None:
         "peer": "a peer",
         "peer_seconds": 2.0,
         "ratio": 2.0,
+        "equal": True,
         **dict.fromkeys([f"{age}_seconds" for age in AGES], 3.0),
         "requests": 3,
         "service_percent": 1,
@@ -56,10 +57,36 @@ def test_each_line_names_its_rounds_and_what_was_warm(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(one) + "\n" for one in [told | lines[0], *lines]))
     readme, page = (figures.filled(text, file) for text in (README, PERFORMANCE))
     for name in CATALOG:
-        shown = [row for row in page.splitlines() if f"what {name} does |" in row]
+        note = f" ({CATALOG[name].note})" if CATALOG[name].note else ""
+        shown = [row for row in page.splitlines() if f"what {name} does{note} |" in row]
         assert len(shown) == 1, name
         assert "| 7 after 8 | the oven |" in shown[0]
     assert all("7 after 8" in row for row in readme.splitlines() if "what apply" in row)
+    assert "what freshness does; rounds: 7 after 8; warm: the oven" in readme
+
+
+def test_lines_whose_sides_were_not_compared_say_so() -> None:
+    silent = [
+        line
+        for lines in figures.last().values()
+        for line in lines
+        if line["peer"] and line["equal"] is None
+    ]
+    rows = PERFORMANCE.splitlines()
+    told = {line["what"] for line in silent if any(_is_marked(row, line) for row in rows)}
+    assert told == {line["what"] for line in silent}
+    assert PERFORMANCE.count("(not compared)") == len(silent)
+
+
+def _is_marked(row: str, line: figures.Line) -> bool:
+    return line["what"] in row and f"{line['peer']}: " in row and "(not compared)" in row
+
+
+def test_what_peers_take_for_ready_objects_is_beside_their_figure() -> None:
+    for name in ("events-avro", "events-json"):
+        (line,) = figures.last()[name]
+        (row,) = [row for row in PERFORMANCE.splitlines() if line["what"] in row]
+        assert figures.seconds(line["peer_seconds_of_objects"]) in row
 
 
 def test_each_comparison_is_in_the_catalog() -> None:
