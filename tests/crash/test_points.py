@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mirrorlake.model.crash_points import CrashPoint
+from tests.crash.test_maintenance_crashes import BESIDE_BATCHES, OF_BATCHES
 
 TESTS = Path(__file__).parents[1]
 KILLS = {f"tests.crash.{name}" for name in ("entry", "forked", "life", "project")}
@@ -42,3 +43,10 @@ def killing() -> Iterator[ast.Module]:
 def test_a_process_is_killed_at_each_point() -> None:
     hit = {point for module in killing() for point in named(module)}
     assert {point.name for point in CrashPoint} - hit == set()
+
+
+def test_the_docs_count_the_kills_in_a_bucket() -> None:
+    kills = [*OF_BATCHES, *BESIDE_BATCHES]
+    points = {point for point, _passage in kills}
+    told = f"killed {len(kills)} times, at {len(points)} of the {len(CrashPoint)} crash points"
+    assert told in (TESTS.parent / "docs/exactly-once.md").read_text()
