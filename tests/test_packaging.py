@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
-from mirrorlake.spark.session import jars
+from mirrorlake.spark.session import jars, log_store
 
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -79,3 +83,18 @@ def test_deltalake_comes_with_the_demo_which_alone_imports_it() -> None:
 
 def test_make_pins_the_extras_of_an_installation() -> None:
     assert f"RUNTIME := {' '.join(RUNTIME)}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_the_wheel_contains_the_jar_that_is_checked_when_spark_starts(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (wheel,) = tmp_path.glob("mirrorlake-*.whl")
+    jar = log_store.JAR.relative_to(ROOT / "src").as_posix()
+    with zipfile.ZipFile(wheel) as files:
+        assert hashlib.sha256(files.read(jar)).hexdigest() == log_store.SHA256
