@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -14,7 +15,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.app.status.backfills import sentence
-from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill import backfills, requests
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, requested_range
 from mirrorlake.capture.backfill.jobs import (
     BackfillJob,
@@ -22,13 +23,14 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import CannotBackfill, LeaseLost, UsageError
+from mirrorlake.errors import CannotBackfill, LeaseLost, SourceUnavailable, TableError, UsageError
 from mirrorlake.model import types
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import Footer, format_time
 from mirrorlake.model.table import Column, Schema, TableId
@@ -63,12 +65,13 @@ class Mirrored:
                 write.insert("shop.orders", id=key, note="old")
         self.run()
 
-    def capture(self) -> Capture:
+    def capture(self, reached: CrashHook = no_crash) -> Capture:
         return landing_capture(
             MemorySource(MemorySettings(self.database)),
             self.store,
             self.settings,
             self.clock,
+            reached=reached,
             backfill=BackfillSettings(ChunkLimits(3)),
         )
 
@@ -168,6 +171,36 @@ def test_a_limit_of_bytes_per_second_is_kept(mirrored: Mirrored) -> None:
     assert job.bytes > 100
     assert job.chunks >= 5  # no chunk is much more than a second's worth
     assert took >= (job.bytes - 60) / 20  # what is read last is not waited for
+
+
+def test_the_next_chunk_is_read_before_one_is_landed(
+    mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = threading.Semaphore(0)
+    landed = 0
+
+    class Reading(ChunkReading):
+        def next(self) -> ReadChunk | TableError | SourceUnavailable:
+            found = super().next()
+            reads.release()
+            return found
+
+    def reached(point: CrashPoint) -> None:
+        nonlocal landed
+        if point is CrashPoint.BACKFILL_STAGED:
+            landed += 1
+            reads.acquire()
+            if landed < 4:  # the one behind it
+                assert reads.acquire(timeout=10)
+                reads.release()
+
+    monkeypatch.setattr(backfills, "ChunkReading", Reading)
+    mirrored.ask()
+    capture = mirrored.capture(reached)
+    capture.open()
+    capture.once()
+    capture.close()
+    assert (mirrored.job().state, landed) == (BackfillJobState.COMPLETED, 4)
 
 
 def test_a_snapshot_is_not_held_open_while_nothing_may_be_read(

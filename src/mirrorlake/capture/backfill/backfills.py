@@ -81,7 +81,8 @@ class BackfillSettings:
 
 @dataclass(slots=True)
 class _Session:
-    """One snapshot of one table, and what happened to the table since just before it."""
+    """One snapshot of one table, and what happened to the table since just before it. ready: the
+    chunk to be landed; pending: the one behind it, which is read meanwhile."""
 
     window: ChangeWindow
     reading: ChunkReading
@@ -345,7 +346,7 @@ class Backfills:
         self._read(running, session)
         if running.session is not session or session.ready is None:
             return
-        if session.reading.is_over():
+        if session.pending is None and session.reading.is_over():
             session.reading.close()  # no snapshot is held while the chunk waits for the stream
         if loop.is_open or is_behind or not loop.is_read_to(session.ready.upto):
             return
@@ -373,15 +374,23 @@ class Backfills:
         running.session = _Session(ChangeWindow(running.table, loop.complete), reading)
 
     def _read(self, running: _Running, session: _Session) -> None:
-        """Have the next chunk read; take it when it is."""
-        if session.ready is not None:
+        """Take the chunk that is read, and have the one behind it read."""
+        if session.ready is None and session.pending is not None and session.pending.done():
+            self._take_read(running, session, session.pending.result())
+        if running.session is session:
+            self._read_on(running, session)
+
+    def _read_on(self, running: _Running, session: _Session) -> None:
+        """Have the next chunk read; end the session when another snapshot is to be read."""
+        if session.pending is not None or (session.ready and session.ready.is_last):
             return
-        if session.pending is None:
+        if not session.reading.is_over() and self._may_read(running):
             session.pending = self._pool.submit(session.reading.next)
-            return
-        if not session.pending.done():
-            return
-        result, session.pending = session.pending.result(), None
+        elif session.ready is None:
+            self._end_session(running)  # so that nothing is held open while nothing is read
+
+    def _take_read(self, running: _Running, session: _Session, result: Result) -> None:
+        session.pending = None
         match result:
             case ReadChunk():
                 session.ready = result
@@ -483,8 +492,7 @@ class Backfills:
             self._end(running, BackfillJobState.COMPLETED, "")
         else:
             self._jobs.write(running.job)
-            if session.reading.is_over() or not self._may_read(running):
-                self._end_session(running)  # so that nothing is held open while nothing is read
+            self._read_on(running, session)
         self._reached(CrashPoint.BACKFILL_RECORDED)
 
     def _repeat(self, running: _Running, reason: str) -> None:
