@@ -149,15 +149,28 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 def is_ascending(rows: pa.Table, key: Sequence[str]) -> bool:
     """Whether the keys are strictly ascending and none is NULL."""
-    if any(rows[name].null_count for name in key):
-        return False
+    return ascending(rows, key) == int(rows.num_rows)
+
+
+def ascending(rows: pa.Table, key: Sequence[str]) -> int:
+    """How many rows at the beginning have strictly ascending keys, of which none is NULL."""
+    has_key = np.ones(rows.num_rows, bool)
+    for name in key:
+        if rows[name].null_count:
+            has_key &= contiguous(rows[name]).is_valid().to_numpy(zero_copy_only=False)
+    rows = rows.select(list(key)).slice(0, _before_first(~has_key))
     earlier, later = rows.slice(0, max(rows.num_rows - 1, 0)), rows.slice(1)
     beyond, at = np.zeros(later.num_rows, bool), np.ones(later.num_rows, bool)
     for name in key:
         left, right = _sortable(contiguous(earlier[name])), _sortable(contiguous(later[name]))
         beyond |= at & pc.greater(right, left).to_numpy(zero_copy_only=False)
         at &= pc.equal(right, left).to_numpy(zero_copy_only=False)
-    return bool(beyond.all())
+    return min(1 + _before_first(~beyond), int(rows.num_rows))
+
+
+def _before_first(which: np.ndarray) -> int:
+    """How many values stand before the first that is true."""
+    return int(np.argmax(which)) if which.any() else len(which)
 
 
 def bound_of(rows: pa.Table, key: Sequence[str], row: int) -> pa.Table:

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
+from mirrorlake.apply.task.equal_rows import without_equal_rows
 from mirrorlake.apply.task.errors import missing_base_row, table_error
 from mirrorlake.apply.task.existing_deletes import existing_deletes
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
 from mirrorlake.apply.task.ready_files import TakenFile, take_file
-from mirrorlake.delta.lookup.key_range import keys_between, overlapping
+from mirrorlake.delta.lookup.key_range import keys_between, overlapping, rows_between
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
@@ -32,6 +33,11 @@ from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.storage.options import ObjectOptions
+
+ROWS_COMPARED = 4
+"""Number of existing rows per row of a backfill chunk up to which they are read as a whole, to be
+compared before the batch is folded. Otherwise most of the rows in its range are deleted, or its
+table has large row groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,16 @@ def _net(
         return fold(batch)
     searched = overlapping(task.files, schema, key, task.backfill)
     table.fetch(searched)
-    present = keys_between(table.folder, searched, schema, key, task.backfill)
+    place = table.folder, searched, schema, key, task.backfill
+    present = None
+    if task.skip_equal and not task.soft and len(files) == 1:
+        ((name, landed),) = files
+        most = ROWS_COMPARED * landed.data.num_rows
+        if (existing := rows_between(*place, most)) is not None:
+            landed, existing = without_equal_rows(landed, existing, tuple(key))
+            files, present = [(name, landed)], existing.select(list(key))
+    if present is None:
+        present = keys_between(*place)
     return fold(replace(batch, files=[existing_deletes(batch, present), *files]))
 
 

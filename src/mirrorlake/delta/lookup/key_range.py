@@ -1,4 +1,4 @@
-"""Finds the keys of a table in a range."""
+"""Finds the keys of a table in a range, and their rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.delta import deletion_vectors, statistics
+from mirrorlake.delta import deletion_vectors, partitions, statistics
 from mirrorlake.delta.lookup.key_lookup import live_rows, path_of
-from mirrorlake.delta.lookup.row_cache import SMALL
+from mirrorlake.delta.lookup.row_cache import SMALL, rows_of_groups
+from mirrorlake.delta.lookup.whole_files import opened
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.keys import KeyRange
@@ -70,3 +71,95 @@ def _keys(
         live[deletion_vectors.read(table, vector)] = False
         rows = rows.filter(pa.array(live))
     return rows
+
+
+def rows_between(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    key: Sequence[str],
+    keys: KeyRange,
+    most: int,
+) -> pa.Table | None:
+    """The live rows in these files with a key in the range, with all columns. Of a large file only
+    the row groups are read that can contain one. None if that were more than `most` rows."""
+    found, read = [arrow_schema(schema.schema).empty_table()], 0
+    for add in files:
+        path = path_of(table, add)
+        if path.stat().st_size < SMALL or key[0] in schema.partitions:
+            rows = live_rows(table, add, schema)
+            read += rows.num_rows
+        else:
+            with opened(str(path)) as file:
+                groups = _groups_between(file, schema, key[0], keys)
+                read += sum(file.metadata.row_group(group).num_rows for group in groups)
+                if read > most:
+                    return None
+                rows = _live_of_groups(file, groups, table, add, schema)
+        if read > most:
+            return None
+        found.append(_rows_where(keys.contains(rows), rows))
+    return pa.concat_tables(found)
+
+
+def _rows_where(which: np.ndarray, rows: pa.Table) -> pa.Table:
+    """The rows for which it is true; without a copy if these stand together."""
+    inside = np.flatnonzero(which)
+    if len(inside) and inside[-1] - inside[0] + 1 == len(inside):
+        return rows.slice(inside[0], len(inside))
+    return rows.filter(pa.array(which))
+
+
+def _groups_between(
+    file: pq.ParquetFile, schema: TableSchema, column: str, keys: KeyRange
+) -> list[int]:
+    """The row groups in which a column can have a value of the range, by their bounds."""
+    physical, kind = schema.physical_of(column), arrow_schema(schema.schema).field(column).type
+    every, stored = range(file.num_row_groups), file.schema_arrow
+    leaves = [i for i in range(len(file.schema)) if file.schema.column(i).path == physical]
+    # A leaf of a nested column may have the same path.
+    if len(leaves) != 1 or physical not in stored.names or stored.field(physical).type != kind:
+        return list(every)
+    chunks = (file.metadata.row_group(group).column(leaves[0]) for group in every)
+    return [
+        group
+        for group, chunk in zip(every, chunks, strict=True)
+        if _may_contain(chunk.statistics, kind, column, keys)
+    ]
+
+
+def _may_contain(
+    bounds: pq.Statistics | None, kind: pa.DataType, column: str, keys: KeyRange
+) -> bool:
+    if bounds is None or not bounds.has_min_max or not bounds.has_null_count:
+        return True
+    if bounds.null_count and keys.high is None:
+        return True  # NULL is greater than every value
+    try:
+        ends = [pa.array([end], kind) for end in (bounds.min, bounds.max)]
+    except (pa.ArrowException, ValueError, OverflowError):  # beyond what Python's types can have
+        return True
+    least, most = (pa.table([end], [column]) for end in ends)
+    low = None if keys.low is None else keys.low.select([column])
+    high = None if keys.high is None else keys.high.select([column])
+    # With the other columns of the key, a key may be greater than one with the same first column.
+    is_before = low is not None and not KeyRange(low, is_closed=True).contains(most)[0]
+    return not is_before and bool(KeyRange(high=high).contains(least)[0])
+
+
+def _live_of_groups(
+    file: pq.ParquetFile,
+    groups: Sequence[int],
+    table: Path,
+    add: Mapping[str, Any],
+    schema: TableSchema,
+) -> pa.Table:
+    rows = rows_of_groups(file, groups, partitions.schema_of_file(add, schema))
+    if not (vector := add.get("deletionVector")):
+        return rows
+    live = np.ones(file.metadata.num_rows, bool)
+    live[deletion_vectors.read(table, vector)] = False
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    begins = np.concatenate(([0], np.cumsum(counts)))
+    parts = [live[begins[group] : begins[group + 1]] for group in groups]
+    return rows.filter(pa.array(np.concatenate([np.zeros(0, bool), *parts])))

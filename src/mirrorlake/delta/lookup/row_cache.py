@@ -7,12 +7,13 @@ never change, so their rows are cached in an LRU cache of bounded size.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
 from mirrorlake.delta.lookup.whole_files import WholeFileReader, opened
@@ -49,11 +50,9 @@ def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
 
 def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table, int] | None:
     """As `stored_rows`; None if the rows take more than `most` bytes."""
-    target = schema.file_schema()
     with opened(path) as file:
-        there, rows = set(file.schema_arrow.names), file.metadata.num_rows
-        columns = [name for name in target.names if name in there]
-        named = pa.schema([target.field(name) for name in columns])
+        named, rows = _named(file, schema), file.metadata.num_rows
+        columns = named.names
         if most is None or not rows or not columns:
             return file.read(columns).select(columns).cast(named), rows
         if _min_size(schema, rows) > most:
@@ -66,6 +65,20 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
             if taken > most:
                 return None
         return pa.concat_tables(blocks).combine_chunks(), rows
+
+
+def _named(file: pq.ParquetFile, schema: TableSchema) -> pa.Schema:
+    """The columns of the table that a file contains, with their names in the file."""
+    target, there = schema.file_schema(), set(file.schema_arrow.names)
+    return pa.schema([field for field in target if field.name in there])
+
+
+def rows_of_groups(file: pq.ParquetFile, groups: Sequence[int], schema: TableSchema) -> pa.Table:
+    """As `table_rows`, of some row groups of an open file. The rows are not cached."""
+    named = _named(file, schema)
+    count = sum(file.metadata.row_group(group).num_rows for group in groups)
+    rows = file.read_row_groups(list(groups), named.names).select(named.names).cast(named)
+    return _of_table(rows, count, schema)
 
 
 def table_rows(path: Path, schema: TableSchema) -> pa.Table:
