@@ -39,8 +39,9 @@ test-rest: programs
 test-long: programs
 	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
-# Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, and on the
-# lowest versions of all else that pyproject.toml allows, in a virtual environment of its own. ARGS=tests/spark/test_merge.py for less.
+# Three quarters of an hour: the tests of Spark on the older of the tested pairs of Spark and Delta,
+# and the quick tests of what uses the other libraries, all on the lowest versions that
+# pyproject.toml allows, in a virtual environment of its own. ARGS=tests/spark/test_apply.py for less.
 test-pair: setup
 	@sh scripts/test-pair $(VENV) $(VENV)-pair $(ARGS)
 
