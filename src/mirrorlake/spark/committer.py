@@ -37,13 +37,13 @@ class SparkCommitter:
     the metadata of a commit is a session setting."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._sessions, self._jvm = Sessions(spark), spark._jvm  # noqa: SLF001
+        self._spark, self._sessions = spark, Sessions(spark, for_internals=True)
         self._tips: dict[str, tuple[int, ...] | None] = {}
 
     @cached_property
     def _delta(self) -> _Delta:
         """Looked up at the first commit: with untested Delta internals, MERGE still works."""
-        return _Delta(self._jvm)
+        return _Delta(self._spark._jvm)  # noqa: SLF001
 
     def forget(self, location: str) -> None:
         self._tips.pop(location, None)

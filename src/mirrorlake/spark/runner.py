@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.apply.runner import StageResult, TasksDied
 from mirrorlake.spark.errors import RAISED, death
 from mirrorlake.spark.session import workers
+from mirrorlake.spark.session.internals import MISSING, report_missing
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,11 +64,18 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        context = self._context._jsc.sc()  # noqa: SLF001  (no public way)
-        profile = context.resourceProfileManager().defaultResourceProfile()
         # None while executors are still starting.
-        now = context.maxNumConcurrentTasks(profile) or self._context.defaultParallelism
+        now = self._slots_now() or self._context.defaultParallelism
         return max(now, self._elastic)
+
+    def _slots_now(self) -> int | None:
+        try:
+            context = self._context._jsc.sc()  # noqa: SLF001  (no public way)
+            profile = context.resourceProfileManager().defaultResourceProfile()
+            return int(context.maxNumConcurrentTasks(profile))
+        except MISSING as error:
+            report_missing("SparkContext.maxNumConcurrentTasks", "defaultParallelism", error)
+            return None
 
     def threads(self, tasks: int) -> int:
         """On executors, a task uses its own cores; in local mode, all cores of the machine are

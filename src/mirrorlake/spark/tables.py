@@ -29,6 +29,7 @@ from mirrorlake.spark.committer import SparkCommitter
 from mirrorlake.spark.errors import refused_by_delta
 from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.maintenance.vacuum import vacuum
+from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
@@ -161,11 +162,17 @@ class SparkTables:
         self._forget(path)
 
     def _forget(self, path: str) -> None:
-        """Invalidate what the session has cached of a table."""
-        jvm: Any = self._spark._jvm  # noqa: SLF001
-        location = jvm.org.apache.hadoop.fs.Path(self._store.location(path))
-        log = jvm.org.apache.spark.sql.delta.DeltaLog
-        log.invalidateCache(self._spark._jsparkSession, location)  # noqa: SLF001
+        """Invalidate what the session has cached of a table. Delta would notice at its next look
+        that the log is gone, or another one."""
+        location = self._store.location(path)
+        try:
+            jvm: Any = self._spark._jvm  # noqa: SLF001
+            log = jvm.org.apache.spark.sql.delta.DeltaLog
+            folder = jvm.org.apache.hadoop.fs.Path(location)
+            log.invalidateCache(self._spark._jsparkSession, folder)  # noqa: SLF001
+        except MISSING as error:
+            report_missing("DeltaLog.invalidateCache", "refreshByPath", error)
+            self._spark.catalog.refreshByPath(location)
 
 
 def _literal(text: str) -> str:

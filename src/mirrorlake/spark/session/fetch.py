@@ -17,6 +17,7 @@ from pyspark import SparkContext
 
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.spark.session import class_path, jars, log_store
+from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.spark.trial import record as trials
@@ -80,10 +81,13 @@ def write_classes() -> None:
         SparkSettings(master="local[2]", driver_memory="1g", conf=conf), _say
     ) as spark:
         trials.remember(trial.fails(spark))
-    gateway: Any = SparkContext._gateway  # noqa: SLF001  (no public way)
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM then exits and writes the archive
-    gateway.proc.wait()
+    try:
+        gateway: Any = SparkContext._gateway  # noqa: SLF001  (no public way)
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM then exits and writes the archive
+        gateway.proc.wait()
+    except MISSING as error:
+        report_missing("SparkContext._gateway", "starts without an archive", error)
     if staged.exists():
         staged.replace(target)  # atomic
     class_path.sweep()

@@ -38,6 +38,9 @@ NOT_NEEDED = (
 
 _S3A = "org.apache.hadoop.fs.s3a."
 _DEFAULT_CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+NO_FILE = "_mirrorlake_no_file"
+"""A name that no file has."""
+
 _ABSENT = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSystemException")
 
 
@@ -96,16 +99,35 @@ def configuration(tables: StorageLocation) -> dict[str, str]:
 def check(session: SparkSession, tables: StorageLocation) -> None:
     """Check whether a session can access the location of its tables. Raises UsageError when it has
     no file system for such URLs, StorageUnavailable when the access fails."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    jvm: Any = session._jvm  # noqa: SLF001
-    settings = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    from mirrorlake.spark.session.internals import MISSING, report_missing
+
     try:
-        path = jvm.org.apache.hadoop.fs.Path(tables.url)
-        path.getFileSystem(settings).exists(path)
+        try:
+            jvm: Any = session._jvm  # noqa: SLF001
+            settings = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+            path = jvm.org.apache.hadoop.fs.Path(tables.url)
+            path.getFileSystem(settings).exists(path)
+        except Py4JJavaError:
+            raise  # nothing is missing
+        except MISSING as error:
+            report_missing("FileSystem.exists", "a reader of text", error)
+            _look_by_reader(session, tables)
     except (Py4JError, PySparkException) as error:
         raise _refusal(tables, error) from None  # its text may contain signed data
+
+
+def _look_by_reader(session: SparkSession, tables: StorageLocation) -> None:
+    """Let a reader look for a file that does not exist, which it says once it has access."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        session.read.text(f"{tables.url.rstrip('/')}/{NO_FILE}")
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
 
 
 def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageUnavailable:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable
 from mirrorlake.freed_memory import PURGE_DELAY
 from mirrorlake.spark.session import class_path, jars, log_store, s3a, workers
+from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.session.java_options import driver_options, executor_options
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
@@ -111,17 +112,17 @@ class Spark:
                 session = builder.getOrCreate()
             except Exception as error:
                 raise _start_failure(error, log, settings) from error
-        if not isinstance(session._jvm.org.apache.spark.sql.delta.DeltaLog, JavaClass):  # noqa: SLF001
+        if not _has_delta(session):
             raise SparkUnavailable(
                 "Spark is running without Delta's jars",
                 where=str(log),
                 hint="Another session was started in this process before. Start mirrorlake first.",
             )
-        if conf.get(class_path.PACKAGES):
-            class_path.record(conf, session)
-            log_store.add(session)
         started = cls(session, is_ours=True, log=log)
         try:
+            if conf.get(class_path.PACKAGES):
+                class_path.record(conf, session)
+                log_store.add(session)
             workers.check(session)
             if tables is not None:
                 s3a.check(session, tables)
@@ -151,6 +152,15 @@ class Spark:
         self.stop()
 
 
+def _has_delta(session: SparkSession) -> bool:
+    """Whether Delta's jars are in the class path."""
+    try:
+        return isinstance(session._jvm.io.delta.tables.DeltaTable, JavaClass)  # type: ignore[union-attr]  # noqa: SLF001
+    except MISSING as error:
+        report_missing("SparkSession._jvm", "the first statement, which fails without", error)
+        return True
+
+
 def _leave_accumulators(context: SparkContext) -> None:
     """Do not wait for the server that receives the values of accumulators, of which no task of ours
     has any: it looks once a second whether it should end."""
@@ -165,7 +175,8 @@ def end_jvm(patience: float = 1.5) -> None:
 
     A JVM that is still starting has written nothing, and exits with this process.
     """
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  (no public way)
+    gateway = getattr(SparkContext, "_gateway", None)  # no public way
+    process = getattr(gateway, "proc", None)
     if process is not None:
         process.terminate()  # Spark removes its own temporary files
         try:

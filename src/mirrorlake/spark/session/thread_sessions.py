@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from mirrorlake.spark.session.internals import MISSING, report_missing
 
 UTC = MappingProxyType({"spark.sql.session.timeZone": "UTC"})
 """In any other time zone, Delta verifies all files again at each commit."""
 
 
 class Sessions:
-    """Sessions on the context of a given one. settings: the initial settings of each."""
+    """Sessions on the context of a given one.
 
-    def __init__(self, spark: SparkSession, settings: Mapping[str, str] = UTC) -> None:
-        self._spark, self._settings = spark, settings
+    settings: the initial settings of each.
+    for_internals: whether internals of Delta are called in them. Public operations activate their
+        own session, so that they need no active one where a newer Spark cannot activate it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Mapping[str, str] = UTC,
+        *,
+        for_internals: bool = False,
+    ) -> None:
+        self._spark, self._settings, self._for_internals = spark, settings, for_internals
         self._local = threading.local()
 
     @cached_property
@@ -44,12 +57,31 @@ class Sessions:
             session = self._local.session = self._spark.newSession()
             for name, value in self._settings.items():
                 session.conf.set(name, value)
-        before = self._all.getActiveSession()
-        self._all.setActiveSession(session._jsparkSession)  # noqa: SLF001
+        restore = self._activate(session)
         try:
             yield session
         finally:
-            if before.isDefined():
-                self._all.setActiveSession(before.get())
-            else:
-                self._all.clearActiveSession()
+            restore()
+
+    def _activate(self, session: SparkSession) -> Callable[[], None]:
+        """Activate a session, if that is possible. Returns what restores the one before."""
+        try:
+            active = self._all.getActiveSession()
+            before = active.get() if active.isDefined() else None
+            self._all.setActiveSession(session._jsparkSession)  # noqa: SLF001
+        except MISSING as error:
+            if self._for_internals:
+                raise
+            report_missing("SparkSession.setActiveSession", "public operations", error)
+            return lambda: None
+        return partial(self._restore, before)
+
+    def _restore(self, before: Any) -> None:
+        if before is not None:
+            self._all.setActiveSession(before)
+            return
+        try:
+            self._all.clearActiveSession()
+        except MISSING as error:
+            report_missing("SparkSession.clearActiveSession", "the given session", error)
+            self._all.setActiveSession(self._spark._jsparkSession)  # noqa: SLF001

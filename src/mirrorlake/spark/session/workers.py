@@ -50,7 +50,8 @@ def required_versions(session: SparkSession) -> dict[str, str] | None:
     """The versions that executors must have; None if they run this Python, as usual in local
     mode."""
     context = session.sparkContext
-    return None if _is_local(context) and _is_this(context.pythonExec) else versions()
+    program = getattr(context, "pythonExec", "")  # PySpark does not document it
+    return None if _is_local(context) and _is_this(program) else versions()
 
 
 def _is_local(context: SparkContext) -> bool:

@@ -11,10 +11,10 @@ import subprocess
 import sys
 
 import structlog
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark.session import jars
+from mirrorlake.spark.session.internals import MISSING
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
@@ -43,7 +43,7 @@ def _other_jars(session: SparkSession) -> str:
     spark, delta = jars.pair()
     try:
         runs = str(session._jvm.io.delta.__getattr__("package$").__getattr__("MODULE$").VERSION())  # type: ignore[union-attr]  # noqa: SLF001
-    except (Py4JError, TypeError):
+    except MISSING:
         return "the version of Delta in the session cannot be determined"
     if (session.version, runs) != (spark, delta):
         return (
