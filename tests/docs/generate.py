@@ -15,7 +15,7 @@ from mirrorlake.cli.main import app
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.lint import markdown as findings
 from mirrorlake.lint.catalog import RULES
-from tests.docs import api
+from tests.docs import api, event_types
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -29,6 +29,7 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "commands.md": commands(),
         DOCS / "reference" / "errors.md": error_codes(),
         DOCS / "reference" / "python-api.md": api.page(),
+        DOCS / "reference" / "event-types.md": event_types.page(),
         FINDINGS / "README.md": findings_index(),
         **{
             path: figures.filled(path.read_text())

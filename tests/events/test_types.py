@@ -21,9 +21,10 @@ from mirrorlake.events.avro_schema import (
     unified_of,
 )
 from mirrorlake.events.envelope import EventSource
-from mirrorlake.events.maps import unified_type
+from mirrorlake.events.maps import mysql, oracle, others, postgresql, unified_type
 from mirrorlake.events.maps.declared import DateProfile
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
+from tests.docs.event_types import DECLARED
 from tests.profiles import tries
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -265,6 +266,20 @@ def test_source_types_become_unified_types(source: str, declared: str, unified: 
         as_is = one in {"pg_lsn", "sdo_geometry", "sql_variant", "BINARY_FLOAT", "BINARY_DOUBLE"}
         text = one if as_is or source == "mongodb" else one.replace("_", " ")
         assert str(unified_type(EventSource(source), text)) == unified, one
+
+
+def test_the_page_of_types_has_every_type_that_is_mapped() -> None:
+    known = {
+        EventSource.MYSQL: mysql._TYPES.keys() | mysql._DATES.keys(),
+        EventSource.ORACLE: oracle._TYPES.keys(),
+        EventSource.POSTGRESQL: postgresql._TYPES.keys(),
+        EventSource.SQLSERVER: others._SQLSERVER.keys(),
+        EventSource.SALESFORCE: others._SALESFORCE.keys(),
+        EventSource.MONGODB: others._MONGODB.keys(),
+    }
+    assert known.keys() == set(EventSource)
+    for source, names in known.items():
+        assert names <= set(DECLARED[source])
 
 
 @pytest.mark.clause("ST-142", "ST-144")
