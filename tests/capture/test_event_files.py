@@ -168,6 +168,25 @@ def test_every_type_and_every_change_of_a_database_becomes_an_event(
 
 
 @pytest.mark.postgres
+@pytest.mark.clause("ST-069")
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_numbers_of_transactions_are_written_as_numbers_where_asked_for(
+    database: Database, tmp_path: Path, form: str
+) -> None:
+    database.execute("create schema a; create table a.t (id int primary key);")
+    mirror = Mirror(project(tmp_path, database, f"  long_tx_id: true\n  format: {form}\n"))
+    mirror.capture_once()
+    ((number,),) = database.sql.execute(
+        "insert into a.t values (1) returning pg_current_xact_id()::text::bigint"
+    ).fetchall()
+    mirror.capture_once()
+    (path,) = (tmp_path / "bucket").rglob("*_postgres-cdc-wal_*")
+    content = path.read_bytes()
+    (event,) = decoded(content) if form == "avro" else [json.loads(content)]
+    assert event["source_metadata"]["tx_id"] == number
+
+
+@pytest.mark.postgres
 def test_a_truncated_table_stops_until_it_is_reset(database: Database, tmp_path: Path) -> None:
     database.execute("create schema a; create table a.t (id int primary key);")
     database.execute("insert into a.t values (1)")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,13 +26,25 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.table import SourceTable
-from tests.capture.streams import ID, NARROW, Event, Transaction, chunks, inserts, streams
+from tests.capture.streams import (
+    ID,
+    NARROW,
+    Event,
+    Transaction,
+    chunks,
+    inserts,
+    source_table,
+    streams,
+)
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.events.values import decoded
 from tests.profiles import tries
 
 POINTS = (CrashPoint.EVENTS_ASSIGNED, CrashPoint.EVENTS_WRITTEN_ONE, CrashPoint.CUT_WRITTEN)
+ONE_OBJECT = [replace(source_table("note"), table=TableId("shop_a", "b"))]
+"""Its object has the name of another: `shop_a_b`."""
+LOADED = [NARROW, replace(NARROW, table=TableId("shop", "a_b")), *ONE_OBJECT]
 WORDS = {0: "INSERT", 1: "UPDATE", 2: "DELETE", None: "TRUNCATE"}
 
 
@@ -39,13 +52,19 @@ class Killed(Exception):
     """The process ends here."""
 
 
+@dataclass(frozen=True)
 class Rereading:
-    """What a writer asks a source for: every row is there, with its own number as its texts."""
+    """What a writer asks a source for: every row is there, with its own number as its texts,
+    `times` times, but for those that are gone."""
+
+    gone: frozenset[int] = frozenset()
+    times: int = 1
 
     parse_point = staticmethod(Lsn.parse)
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
-        texts = keys["id"].cast(pa.string())
+        keys = keys.filter(pa.array([key not in self.gone for key in keys["id"].to_pylist()]))
+        texts = pc.binary_repeat(keys["id"].cast(pa.string()), self.times)
         columns = [keys["id"], *[texts] * (len(table.schema) - 1)]
         return pa.table(columns, schema=arrow_schema(table.schema))
 
@@ -58,7 +77,13 @@ class Written:
     records: Records
     lost: list[TableError]
 
-    def writer(self, killed_at: int | None = None, *, truncations: bool = False) -> EventsWriter:
+    def writer(
+        self,
+        killed_at: int | None = None,
+        rereading: Rereading = Rereading(),
+        *,
+        truncations: bool = False,
+    ) -> EventsWriter:
         """A process that has begun. killed_at: after so many points."""
         left = [killed_at]
 
@@ -74,13 +99,13 @@ class Written:
             writer.stop(table, error)
 
         state = EventState.read(self.records, "there")
-        source: Source = Rereading()  # type: ignore[assignment]
+        source: Source = rereading  # type: ignore[assignment]
         position = Lsn.parse(state.position) if state.position else Lsn(0)
         writer = EventsWriter(
             source,
             self.records,
             state,
-            [(NARROW, Lsn(0))],
+            [(table, Lsn(0)) for table in LOADED],
             position,
             EventsSettings("s", Path("there"), rotation_bytes=200, truncations=truncations),
             self.store,
@@ -94,7 +119,7 @@ class Written:
         return {
             path: file.content
             for path, file in self.store.files.content.items()
-            if path.startswith("shop_orders/")
+            if path.startswith("shop_")
         }
 
     def events(self) -> list[dict[str, Any]]:
@@ -104,7 +129,7 @@ class Written:
 def destination() -> Written:
     store = MemoryStore(SteppedClock())
     records = Records(store, root.LANDING)
-    begun = {str(ID): described(NARROW, "0/0")}
+    begun = {str(table.table): described(table, "0/0") for table in LOADED}
     EventState("there", 1, tables=begun).write(records)
     return Written(store, records, [])
 
@@ -115,16 +140,20 @@ def process(
     stops: set[int],
     rolls: set[int],
     killed_at: int | None,
+    rereading: Rereading = Rereading(),
     *,
     truncations: bool = False,
+    backwards: bool = False,
 ) -> None:
-    """Read the stream from where everything is durable, as capture does."""
-    writer = written.writer(killed_at, truncations=truncations)
+    """Read the stream from where everything is durable, as capture does. backwards: the parts of
+    the second table are the first in each chunk."""
+    writer = written.writer(killed_at, rereading, truncations=truncations)
     since = writer.durable
     left = [one for one in stream if not since.covers(one.end)]
     point: Any = since
     for number, chunk in enumerate(chunks(left, stops)):
-        writer.take(chunk, 0.0)
+        parts = sorted(chunk.parts, key=lambda part: part.table.table == ID) if backwards else None
+        writer.take(replace(chunk, parts=parts or chunk.parts), 0.0)
         for reached in chunk.reached():
             point = point.join(reached)
         if number in rolls:
@@ -179,6 +208,94 @@ def test_every_change_is_one_event_however_it_is_cut_and_wherever_it_is_killed(
     assert written.lost == []
 
 
+def divided(stream: list[Transaction], anew: int) -> list[Transaction]:
+    """The changes in three tables, of which two are one object. anew: from which transaction on a
+    table has other statistics, which a process learns at any time."""
+    known: dict[tuple[int, int, bool], SourceTable] = {}
+
+    def moved(event: Event, index: int) -> Event:
+        number = event.value % len(LOADED)
+        told = (number, len(event.table.schema), index >= anew)
+        table = replace(event.table, table=LOADED[number].table, rows=int(told[2]))
+        return replace(event, table=known.setdefault(told, table))
+
+    return [
+        replace(one, events=tuple(moved(event, index) for event in one.events))
+        for index, one in enumerate(stream)
+    ]
+
+
+rereadings = st.builds(Rereading, st.frozensets(st.integers(1, 30)), st.sampled_from([1, 50]))
+
+
+@pytest.mark.full
+@pytest.mark.clause("ST-041", "ST-109", "ST-167")
+@settings(max_examples=tries(300))
+@given(
+    stream=streams(),
+    runs=st.lists(
+        st.tuples(cuts, cuts, st.integers(0, 12), rereadings, st.booleans(), st.integers(0, 6)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_no_event_comes_under_two_names_whatever_is_read_again(
+    stream: list[Transaction],
+    runs: list[tuple[set[int], set[int], int, Rereading, bool, int]],
+) -> None:
+    """Rows vanish and values grow between the processes, and a process tells the tables of a chunk
+    in another order."""
+    written, names = destination(), dict[str, str]()
+    for number, (stops, rolls, killed_at, rereading, backwards, anew) in enumerate(runs, start=1):
+        last = number == len(runs)
+        with suppress(Killed):
+            process(
+                written,
+                divided(stream, anew),
+                stops,
+                rolls,
+                None if last else killed_at,
+                rereading,
+                truncations=True,
+                backwards=backwards,
+            )
+        for path, content in written.files().items():
+            for event in decoded(content):
+                assert names.setdefault(event["uuid"], path) == path
+    told = [event["source_metadata"] for event in written.events()]
+    assert len({event["uuid"] for event in written.events()}) == len(told)
+    sent = [event for one in stream for event in one.events if event.marker != 1]
+    seen = [one["lsn"] for one in told if one["change_type"] != "UPDATE"]
+    assert sorted(seen) == sorted(f"0/{event.value:X}" for event in sent)
+    assert written.lost == []
+
+
+@pytest.mark.clause("ST-041", "ST-109", "ST-167")
+def test_names_stay_when_a_row_that_has_to_be_read_again_is_gone_after_a_crash() -> None:
+    """The event of the first table drops out: the second keeps its name all the same."""
+    other = LOADED[1]
+    stream = [Transaction(Lsn(10), Lsn(15), (Event(1, 1, 1), Event(2, 0, 2, other)))]
+    whole = destination()
+    process(whole, stream, set(), set(), None)
+    written = destination()
+    with suppress(Killed):  # behind both files
+        process(written, stream, set(), set(), 2)
+    assert written.files() == whole.files()
+    process(written, stream, set(), set(), None, Rereading(frozenset({1})))
+    assert written.files() == whole.files()
+
+    written = destination()
+    with suppress(Killed):  # behind the first file
+        process(written, stream, set(), set(), 1)
+    process(written, stream, set(), set(), None, Rereading(frozenset({1})))
+    assert written.files() == whole.files()
+
+    # No crash: nothing of the first table was written, and the second has the name of before.
+    written = destination()
+    process(written, stream, set(), set(), None, Rereading(frozenset({1})))
+    assert written.files().items() < whole.files().items()
+
+
 def test_a_transaction_that_has_not_ended_is_no_event_yet() -> None:
     written = destination()
     begun, rest = list(chunks([inserts(10, 15, 1, 2)], {1}))
@@ -212,7 +329,7 @@ def test_of_a_truncation_there_is_no_event_and_the_table_stops() -> None:
     process(written, [inserts(10, 15, 1), emptied, inserts(20, 25, 2)], set(), set(), None)
     assert [type(error) for error in written.lost] == [TableTruncated]
     assert written.events() == []
-    assert EventState.read(written.records, "there").tables == {}
+    assert str(ID) not in EventState.read(written.records, "there").tables
 
 
 @pytest.mark.clause("ST-304")

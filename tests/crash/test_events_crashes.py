@@ -152,3 +152,22 @@ def test_a_stream_of_event_files_that_is_killed_goes_on_where_it_was(
     after = delivered.files()
     assert before.items() <= after.items()
     assert_delivered(delivered)
+
+
+@pytest.mark.clause("ST-041", "ST-109", "ST-167")
+def test_names_stay_when_a_row_that_has_to_be_read_again_is_gone_after_the_crash(
+    delivered: Delivered,
+) -> None:
+    delivered.run("capture", "--once")
+    delivered.database.execute(
+        "begin",
+        "update a.orders set note = 'without its long text' where id = 1",
+        "insert into a.items values (1, 2, 'of the same batch')",
+        "commit",
+    )
+    delivered.killed_at(CrashPoint.EVENTS_WRITTEN_ONE, "capture", "--once", passage=2)
+    before = delivered.files()
+    delivered.database.execute("delete from a.orders where id = 1")
+    delivered.run("capture", "--once")
+    assert before.items() <= delivered.files().items()
+    assert_delivered(delivered)

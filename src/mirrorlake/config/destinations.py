@@ -29,6 +29,7 @@ class EventsSection(EventLocationSection):
     compression: Literal["none", "gzip", "deflate"] = "none"
     schema_file: bool = False
     truncations: bool = False
+    long_tx_id: bool = False
 
     def settings(self, path: Path, name: str) -> EventsSettings:
         """path: of the project file; name: of the project. Raises ConfigError."""
@@ -42,6 +43,7 @@ class EventsSection(EventLocationSection):
             rotation_seconds=self.rotation_seconds,
             schema_file=self.schema_file,
             truncations=self.truncations,
+            long_tx_id=self.long_tx_id,
         )
 
     def _extension(self, path: Path) -> EventExtension:

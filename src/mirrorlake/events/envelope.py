@@ -25,6 +25,9 @@ FIELDS = (
 )
 """The top-level fields in the order in which they are written (ST-013)."""
 
+MOST_EVENT = 100 << 20
+"""Maximum bytes of an event, as a value of Avro or as a line of JSON (ST-177)."""
+
 OPTIONAL_FIELDS = frozenset({SCHEMA_KEY, SORT_KEYS})
 """Fields that may be missing when read (ST-014)."""
 

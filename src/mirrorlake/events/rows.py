@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlake.events.avro_schema import event_schema, schema_key
 from mirrorlake.events.envelope import EventSource, ReadMethod
@@ -114,6 +115,16 @@ class EventRows:
     def size(self) -> int:
         """Bytes of the payload in memory."""
         return sum(int(column.nbytes) for column in self.payload)
+
+    @property
+    def text_sizes(self) -> np.ndarray:
+        """Bytes of the texts and binary values of each event, which are written with at least as
+        many; int64."""
+        found = np.zeros(len(self), np.int64)
+        for column in self.payload:
+            if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                found += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        return found
 
     def slice(self, start: int, count: int) -> EventRows:
         def cut(value: Any) -> Any:

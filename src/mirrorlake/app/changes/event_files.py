@@ -34,6 +34,7 @@ from mirrorlake.delta.log.history import batch_of
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError
 from mirrorlake.events import types as unified
+from mirrorlake.events.envelope import MOST_EVENT
 from mirrorlake.events.paths import object_name
 from mirrorlake.events.rows import EventObject, EventRows
 from mirrorlake.events.types import EventColumn, UnifiedType
@@ -230,6 +231,7 @@ class _Writer:
                 maker,
                 event_object,
                 build.loaded(event_object, described, rows, batch, count, time, time),
+                count,
             )
             count += rows.num_rows
         return count
@@ -254,13 +256,22 @@ class _Writer:
         batch = build.batch_id(self.settings.stream, described, delivery.version)
         read = max(time, _milliseconds(delivery.time))
         events = build.changes(event_object, taken, batch, 0, read)
-        self._write(self._maker(delivery.version), event_object, events)
+        self._write(self._maker(delivery.version), event_object, events, 0)
         return count
 
-    def _write(self, maker: FileMaker, event_object: EventObject, events: EventRows) -> None:
-        for file in maker.files(event_object, events):
+    def _write(
+        self, maker: FileMaker, event_object: EventObject, events: EventRows, first: int
+    ) -> None:
+        for file in maker.files(event_object, events, first):
             self.target.replace(file.path, file.content)
             self.reached(CrashPoint.EVENTS_WRITTEN_ONE)
+        if maker.too_large:
+            raise FeedError(
+                f"a row of it would be an event of more than {MOST_EVENT} bytes",
+                reason=FeedReason.OTHER,
+                table=self.table,
+                hint="Leave its largest column out of the mirror.",
+            )
 
     def _maker(self, version: int) -> FileMaker:
         # Two tables may have the same object name and columns: each gets file names of its own.

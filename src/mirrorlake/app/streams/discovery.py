@@ -15,7 +15,7 @@ from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
 from mirrorlake.app.streams.projects import StreamProjects
-from mirrorlake.capture.events.build import described
+from mirrorlake.capture.events.build import payload_of
 from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
@@ -189,7 +189,7 @@ def _events(project: Project) -> Iterator[tuple[TableId, list[shape.PostgresqlCo
     written = delivered(Records(store_of(project), LANDING))
     for table in Mirror(project).discover():
         if str(table.table) in written:
-            columns = [(one.name, str(one.type), True) for one in described(table, "").columns]
+            columns = [(one.name, str(one.type), True) for one in payload_of(table)]
             yield table.table, _written(columns, table.key)
 
 

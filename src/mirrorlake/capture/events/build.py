@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlake.capture.events.payload import converted, supported
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.events.change_types import ChangeType, inserted, rekeyed, updated
 from mirrorlake.events.encode.fragments import binary, fixed, joined
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
@@ -49,6 +51,34 @@ class TakenRows:
     lsn: np.ndarray | None
     gone: np.ndarray
 
+    def __len__(self) -> int:
+        return len(self.marker)
+
+    def slice(self, start: int, stop: int) -> TakenRows:
+        """The changes from one number up to another."""
+        if stop - start == len(self):
+            return self
+        return TakenRows(
+            self.table,
+            self.rows.slice(start, stop - start),
+            self.marker[start:stop],
+            self.changed[start:stop],
+            self.transaction.slice(start, stop - start),
+            None if self.lsn is None else self.lsn[start:stop],
+            self.gone[start:stop],
+        )
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each in memory, about; float64."""
+        found = np.zeros(len(self))
+        for column in self.rows.columns:
+            if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                found += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            else:
+                found += column.nbytes / max(len(column), 1)
+        return found
+
 
 def emptied(part: Truncation) -> Changes:
     """A truncation as a change without values (ST-256)."""
@@ -65,16 +95,20 @@ def emptied(part: Truncation) -> Changes:
     )
 
 
-def described(table: SourceTable, stream: str) -> EventObject:
+def described(table: SourceTable, settings: EventsSettings) -> EventObject:
     """The object of a table, with its columns as they are now."""
-    columns = tuple(
+    name = object_name(table.table.schema, table.table.name)
+    return EventObject(settings.stream, name, SOURCE, payload_of(table), settings.switches)
+
+
+def payload_of(table: SourceTable) -> tuple[EventColumn, ...]:
+    """The columns of the events of a table."""
+    return tuple(
         EventColumn(
             name, supported(unified_type(SOURCE, str(table.source_types.get(name, "text"))))
         )
         for name in table.schema.names
     )
-    name = object_name(table.table.schema, table.table.name)
-    return EventObject(stream, name, SOURCE, columns)
 
 
 def changes(
@@ -83,17 +117,19 @@ def changes(
     """The events of changes. batch: what their ids begin with; first: the number of the first of
     them in the batch; read: when they were read, milliseconds. Raises BadValue."""
     lsn = None if taken.lsn is None else lsn_texts(taken.lsn)
-    changed = pa.array(taken.changed)
+    changed, transaction = pa.array(taken.changed), taken.transaction
+    if event_object.switches.long_tx_id:
+        transaction = transaction.cast(pa.int64())
     return EventRows(
         ReadMethod(SOURCE, ReadKind.CDC),
-        ids(batch, first, len(taken.marker)),
+        ids(batch, first, len(taken)),
         read,
         taken.changed,
         _named(taken.table)
         | {
             "is_deleted": pa.array((taken.marker == Marker.DELETE) | (taken.marker == _TRUNCATE)),
             "change_type": _change_types(taken.marker),
-            "tx_id": taken.transaction,
+            "tx_id": transaction,
             "lsn": lsn,
         },
         [changed, "" if lsn is None else lsn],

@@ -9,13 +9,20 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.events.encode.container import container
-from mirrorlake.events.encode.json_lines import json_lines
+from mirrorlake.events.encode.avro import avro_rows
+from mirrorlake.events.encode.container import container_of
+from mirrorlake.events.encode.fragments import offsets_of
+from mirrorlake.events.encode.json_lines import json_rows, lines_of
+from mirrorlake.events.envelope import MOST_EVENT
 from mirrorlake.events.paths import EventExtension, EventFileName, minute_folder, schema_file
 from mirrorlake.events.rows import EventObject, EventRows
 
+log = structlog.get_logger()
+
+EVENTS_FAILED = "events_failed"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = 60_000
 
@@ -30,62 +37,114 @@ class EventFile:
 
 @dataclass(slots=True)
 class FileMaker:
-    """Makes the files of one batch; the same events make the same files."""
+    """Makes the files of events of one table in one batch; the same events make the same files.
+
+    too_large: how many events were left out, because no consumer reads them (ST-177).
+    """
 
     settings: EventsSettings
     batch: int
     worker: int = 0
-    sequence: int = 0
+    too_large: int = 0
 
-    def files(self, event_object: EventObject, rows: EventRows) -> Iterator[EventFile]:
-        """The files of some events, minute by minute."""
-        for minute, chosen in by_minute(rows):
+    def files(
+        self,
+        event_object: EventObject,
+        rows: EventRows,
+        first: int = 0,
+        *,
+        gone: np.ndarray | None = None,
+        per_file: int | None = None,
+    ) -> Iterator[EventFile]:
+        """The files of some events, minute by minute. first: the number of the first of them in
+        the batch. gone: those that are left out, and counted all the same. per_file: how many a
+        file has, None for as many as make it about as large as it may be (ST-171).
+
+        A file is named after the number of its first event, whether that is left out or not: so no
+        name depends on other files, or on what is left out.
+        """
+        if per_file is None:
+            per_file = self.settings.events_per_file(len(rows), rows.size)
+        for minute, indexes in by_minute(rows):
             moment = _EPOCH + timedelta(minutes=minute)
             folder = "/".join(
                 filter(None, [self.settings.path, minute_folder(event_object.name, moment)])
             )
-            for run in self._runs(chosen):
-                yield self._file(event_object, run, folder)
-            if self.settings.schema_file and self.settings.extension is not EventExtension.AVRO:
+            is_written = False
+            for run in np.split(indexes, np.flatnonzero(np.diff(indexes // per_file)) + 1):
+                left = run if gone is None else run[~gone[run]]
+                events = self._encoded(event_object, taken(rows, left)) if len(left) else left
+                if len(events):
+                    name = self._name(event_object, rows, first + int(run[0]))
+                    yield EventFile(f"{folder}/{name}", self._content(event_object, events))
+                    is_written = True
+            if (
+                is_written
+                and self.settings.schema_file
+                and self.settings.extension is not EventExtension.AVRO
+            ):
                 schema = json.dumps(event_object.schema, indent=1, ensure_ascii=False)
                 yield EventFile(schema_file(event_object.schema_key, folder), schema.encode())
 
-    def _file(self, event_object: EventObject, rows: EventRows, folder: str) -> EventFile:
-        extension = self.settings.extension
-        name = EventFileName(
+    def _name(self, event_object: EventObject, rows: EventRows, sequence: int) -> EventFileName:
+        return EventFileName(
             event_object.schema_key,
             str(rows.read_method),
             self.batch,
             self.worker,
-            self.sequence,
-            extension,
+            sequence,
+            self.settings.extension,
         )
-        self.sequence += 1
+
+    def _encoded(self, event_object: EventObject, rows: EventRows) -> pa.Array:
+        """The events as they are written, without those that are too large; binary."""
+        # Not encoded at all: more than two gigabytes cannot be.
+        fits = rows.text_sizes <= MOST_EVENT
+        if not fits.all():
+            self._left_out(event_object, rows.text_sizes[~fits])
+            if not fits.any():
+                return pa.array([], pa.binary())
+            rows = taken(rows, np.flatnonzero(fits))
+        is_avro = self.settings.extension is EventExtension.AVRO
+        encoded = (avro_rows if is_avro else json_rows)(event_object, rows)
+        # Without the end of the line.
+        sizes = np.diff(offsets_of(encoded)) - (not is_avro)
+        fits = sizes <= MOST_EVENT
+        if not fits.all():
+            self._left_out(event_object, sizes[~fits])
+            encoded = encoded.filter(pa.array(fits))
+        return encoded
+
+    def _content(self, event_object: EventObject, encoded: pa.Array) -> bytes:
+        extension = self.settings.extension
         if extension is EventExtension.AVRO:
-            parts = container(event_object, rows, deflate=self.settings.is_deflated)
+            parts = container_of(event_object, encoded, deflate=self.settings.is_deflated)
         else:
-            parts = json_lines(event_object, rows, gzip=extension is EventExtension.JSON_GZIP)
-        return EventFile(f"{folder}/{name}", b"".join(parts))
+            parts = lines_of(encoded, gzip=extension is EventExtension.JSON_GZIP)
+        return b"".join(parts)
 
-    def _runs(self, rows: EventRows) -> Iterator[EventRows]:
-        """Runs that are about as large as a file may be (ST-171)."""
-        count = -(-rows.size // self.settings.rotation_bytes)
-        step = max(-(-len(rows) // max(count, 1)), 1)
-        for start in range(0, len(rows), step):
-            yield rows.slice(start, min(step, len(rows) - start))
+    def _left_out(self, event_object: EventObject, sizes: np.ndarray) -> None:
+        self.too_large += len(sizes)
+        log.warning(
+            EVENTS_FAILED,
+            object=event_object.name,
+            events=len(sizes),
+            reason=f"the event has {int(sizes.max())} bytes, more than {MOST_EVENT}",
+        )
 
 
-def by_minute(rows: EventRows) -> Iterator[tuple[int, EventRows]]:
-    """The events of each minute since 1970, in order, by when they changed."""
+def by_minute(rows: EventRows) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbers of the events of each minute since 1970, in order, by when they changed."""
     minute = np.floor_divide(rows.source_timestamp, _MINUTE)
     for value in np.unique(minute).tolist():
-        yield value, taken(rows, np.flatnonzero(minute == value))
+        yield value, np.flatnonzero(minute == value)
 
 
 def taken(rows: EventRows, indexes: np.ndarray) -> EventRows:
-    """Some of the events, by their numbers."""
-    if len(indexes) == len(rows):
-        return rows
+    """Some of the events, by their numbers, which ascend; at least one."""
+    first, count = int(indexes[0]), len(indexes)
+    if indexes[-1] - first == count - 1:
+        return rows if count == len(rows) else rows.slice(first, count)
     chosen = pa.array(indexes)
 
     def take(value: object) -> object:

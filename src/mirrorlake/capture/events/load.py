@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
@@ -23,10 +24,13 @@ from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import TableError
 from mirrorlake.events.paths import object_folder
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class EventLoader:
     settings: EventsSettings
     store: Store
     file_bytes: int
+    clock: Clock
     reached: CrashHook
     progress: Callable[[LoadProgress], None]
 
@@ -108,15 +113,16 @@ class EventLoader:
     def _stage(
         self, snapshot: Snapshot, load: EventLoad, worker: int, part: SnapshotPart
     ) -> WrittenEvents:
-        event_object = build.described(load.table, self.settings.stream)
+        event_object = build.described(load.table, self.settings)
         batch = build.batch_id(self.settings.stream, load.table, load.batch, worker)
-        maker, first, size = FileMaker(self.settings, load.batch, worker), 0, 0
+        maker, first, size, made = FileMaker(self.settings, load.batch, worker), 0, 0, 0
         for rows in _runs(snapshot.read(part), self.file_bytes):
+            read = (self.clock.now() - _EPOCH) // timedelta(milliseconds=1)
             began = load.began
-            events = build.loaded(event_object, load.table, rows, batch, first, began, began)
-            for file in maker.files(event_object, events):
+            events = build.loaded(event_object, load.table, rows, batch, first, began, read)
+            for file in maker.files(event_object, events, first):
                 # Two workers may name the same schema file.
-                staged = f"{load.folder}/{worker}-{len(load.staged)}-{maker.sequence}"
+                staged, made = f"{load.folder}/{worker}-{made}", made + 1
                 self.records.store.replace(staged, file.content)
                 load.staged[file.path] = staged
                 size += len(file.content)
@@ -124,7 +130,7 @@ class EventLoader:
             load.rows += len(events)  # by several threads: near enough for a progress bar
             self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
         self.reached(CrashPoint.LOAD_STAGED)
-        return WrittenEvents(first, size)
+        return WrittenEvents(first - maker.too_large, size, maker.too_large)
 
     def _folder(self, table: SourceTable) -> str:
         name = object_folder(f"{table.table.schema}.{table.table.name}")

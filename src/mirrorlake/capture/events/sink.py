@@ -55,6 +55,7 @@ class EventsSink:
             settings,
             store,
             min(capture.load_bytes, settings.rotation_bytes),
+            clock,
             reached,
             progress,
         )

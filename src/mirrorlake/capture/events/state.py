@@ -7,7 +7,7 @@ after a crash in between the same changes make the same files again, with the sa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -17,18 +17,21 @@ from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
 
 _FILE = "events.json"
-_FORMAT = 3
-"""Format 1 had one destination, and format 2 no times."""
+_FORMAT = 4
+"""Format 1 had one destination, format 2 no times, and format 3 no `cuts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedBatch:
     """A batch whose files may be written in part. number: in its names and ids; through: the point
-    up to which its changes go; read: when they were read, in milliseconds."""
+    up to which its changes go; read: when they were read, in milliseconds. cuts: of each table that
+    is larger than a file, the numbers of the changes with which further files begin: sizes may
+    differ when values that were not sent are read again."""
 
     number: int
     through: str
     read: int
+    cuts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,10 @@ class StreamLatencies:
 
 @dataclass(frozen=True, slots=True)
 class WrittenEvents:
-    """What was written of a table. bytes: of its files; unsupported: changes that became no events,
-    because a value was not sent and its row no longer exists; last: the times of the last batch,
-    None before the first, and for loads and backfills."""
+    """What was written of a table. bytes: of its files; unsupported: changes and rows that became
+    no events, because a value was not sent and its row no longer exists, or because they are larger
+    than an event may be; last: the times of the last batch, None before the first, and for loads
+    and backfills."""
 
     events: int = 0
     bytes: int = 0
@@ -201,7 +205,7 @@ def _stored(records: Records) -> dict[str, dict[str, Any]]:
     match int(found["format"]):
         case 1:
             return {found["destination"]: found}
-        case 2 | 3:
+        case 2 | 3 | 4:
             destinations: dict[str, dict[str, Any]] = found["destinations"]
             return destinations
     raise LaterFormat(f"{_FILE} has format {found['format']}; this release reads up to {_FORMAT}")

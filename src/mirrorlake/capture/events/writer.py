@@ -5,16 +5,18 @@ Order of effects; a crash test stands behind every arrow:
     batch assigned → its files written, each whole → position noted
 
 A batch that was assigned and not noted comes again after a crash, and its changes are made into the
-same files again, with the same names and ids, before anything else is written. Changes of a
-transaction wait in memory for its end.
+same files again, with the same names and ids, before anything else is written: whatever order the
+tables come in then, and whatever has become of values that were not sent. Changes of a transaction
+wait in memory for its end.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +25,14 @@ import structlog
 from mirrorlake.capture import segments
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
-from mirrorlake.capture.events.files import FileMaker
-from mirrorlake.capture.events.files import taken as taken_events
+from mirrorlake.capture.events.files import EVENTS_FAILED, FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import AssignedBatch, BatchTimes, EventState, WrittenEvents
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import BackfillRows, Lost
 from mirrorlake.errors import TableError, TableTruncated
+from mirrorlake.events.rows import EventObject
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint, Position
@@ -42,7 +44,6 @@ from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
-EVENTS_FAILED = "events_failed"
 EVENTS_WRITTEN = "events_written"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -157,7 +158,7 @@ class EventsWriter:
         self._state = replace(self._state, batch=number + 1)
         self._state.write(self._records)
         began, read = self._milliseconds(chunk.began), self._milliseconds(self._clock.now())
-        event_object = build.described(table, self._settings.stream)
+        event_object = build.described(table, self._settings)
         batch = build.batch_id(self._settings.stream, table, number)
         try:
             events = build.loaded(event_object, table, chunk.read, batch, 0, began, read)
@@ -165,11 +166,14 @@ class EventsWriter:
             self._lost(table.table, error)
             return
         size = 0
-        for file in FileMaker(self._settings, number).files(event_object, events):
+        maker = FileMaker(self._settings, number)
+        for file in maker.files(event_object, events):
             self._store.replace(file.path, file.content)
             size += len(file.content)
             self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
-        self._state = self._state.wrote(str(table.table), WrittenEvents(len(events), size))
+        lost = maker.too_large
+        written = WrittenEvents(len(events) - lost, size, lost)
+        self._state = self._state.wrote(str(table.table), written)
         self._state.write(self._records)
 
     def stop(self, table: TableId, error: TableError) -> None:  # noqa: ARG002
@@ -303,47 +307,61 @@ class EventsWriter:
     def _write(self, waiting: Sequence[TakenRows], through: LogPoint) -> None:
         if not waiting:
             return
+        tables: dict[TableId, list[TakenRows]] = defaultdict(list)
+        for rows in waiting:
+            tables[rows.table.table].append(rows)
         assigned = self._state.assigned
         if assigned is None:
             read = self._milliseconds(self._clock.now())
-            assigned = AssignedBatch(self._state.batch, str(through), read)
+            found = {str(table): self._cuts(taken) for table, taken in tables.items()}
+            cuts = {table: numbers for table, numbers in found.items() if numbers}
+            assigned = AssignedBatch(self._state.batch, str(through), read, cuts)
             self._state = replace(self._state, assigned=assigned, batch=assigned.number + 1)
             self._state.write(self._records)
             self._reached(CrashPoint.EVENTS_ASSIGNED)
-        groups: dict[TableId, list[TakenRows]] = defaultdict(list)
-        for rows in waiting:
-            groups[rows.table.table].append(rows)
-        maker = FileMaker(self._settings, assigned.number)
-        for table, taken in groups.items():
+        for table, taken in tables.items():
             try:
-                self._write_table(maker, taken, assigned)
+                self._write_table(taken, assigned)
             except TableError as error:
                 self._lost(table, error)
-        log.debug(EVENTS_WRITTEN, batch=assigned.number, files=maker.sequence)
+        log.debug(EVENTS_WRITTEN, batch=assigned.number, tables=len(tables))
 
-    def _write_table(
-        self, maker: FileMaker, taken: Sequence[TakenRows], assigned: AssignedBatch
-    ) -> None:
-        """A new schema is a new file (ST-172)."""
+    def _cuts(self, taken: Sequence[TakenRows]) -> list[int]:
+        """The numbers of the changes of a table with which files begin, but for the first: each is
+        about as large as a file may be (ST-171)."""
+        sizes = np.concatenate([rows.sizes for rows in taken])
+        begins = np.concatenate(([0.0], np.cumsum(sizes)[:-1]))
+        file = np.floor_divide(begins, self._settings.rotation_bytes)
+        return [int(number) for number in np.flatnonzero(np.diff(file)) + 1]
+
+    def _write_table(self, taken: Sequence[TakenRows], assigned: AssignedBatch) -> None:
+        """A new schema is a new file (ST-172). Nothing in a name depends on other tables, because
+        one that stops after a crash does not come again."""
         first = size = 0
+        table = taken[0].table.table
         batch = build.batch_id(self._settings.stream, taken[0].table, assigned.number)
-        for rows in _together(taken):
-            event_object = build.described(rows.table, self._settings.stream)
-            events = build.changes(event_object, rows, batch, first, assigned.read)
-            for file in maker.files(event_object, taken_events(events, np.flatnonzero(~rows.gone))):
-                self._store.replace(file.path, file.content)
-                size += len(file.content)
-                self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
-            first += len(events)
-        gone = sum(int(rows.gone.sum()) for rows in taken)
+        # `a_b` with `c` and `a` with `b_c` are one object, divided at another underscore.
+        maker = FileMaker(self._settings, assigned.number, table.schema.count("_"))
+        cuts = assigned.cuts.get(str(table), ())
+        for event_object, group in _together(taken, self._settings):
+            for rows in _cut(group, first, cuts):
+                events = build.changes(event_object, rows, batch, first, assigned.read)
+                for file in maker.files(
+                    event_object, events, first, gone=rows.gone, per_file=len(rows)
+                ):
+                    self._store.replace(file.path, file.content)
+                    size += len(file.content)
+                    self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
+                first += len(events)
+        lost = sum(int(rows.gone.sum()) for rows in taken) + maker.too_large
         # Counted with the next note, which says that all of it is durable.
         times = None
         if size:
             committed = max(int(rows.changed[~rows.gone].max(initial=0)) for rows in taken)
             now = self._milliseconds(self._clock.now())
             times = BatchTimes(committed, assigned.read, now)
-        written = WrittenEvents(first - gone, size, gone, times)
-        self._state = self._state.wrote(str(taken[0].table.table), written)
+        written = WrittenEvents(first - lost, size, lost, times)
+        self._state = self._state.wrote(str(table), written)
 
     def _noted(self, point: LogPoint) -> None:
         self.durable = self.durable.join(point)
@@ -351,15 +369,48 @@ class EventsWriter:
         self._state.write(self._records)
 
 
-def _together(taken: Sequence[TakenRows]) -> list[TakenRows]:
-    """Neighbours with the same columns as one."""
-    groups: list[list[TakenRows]] = []
+def _together(
+    taken: Sequence[TakenRows], settings: EventsSettings
+) -> list[tuple[EventObject, list[TakenRows]]]:
+    """Neighbours with one schema and key. Whatever else is known of a table may be known at another
+    place of the log after a crash, and moves no file."""
+    groups: list[tuple[EventObject, list[TakenRows]]] = []
     for rows in taken:
-        if groups and groups[-1][0].table == rows.table:
-            groups[-1].append(rows)
+        if groups and groups[-1][1][-1].table == rows.table:
+            groups[-1][1].append(rows)
+            continue
+        event_object = build.described(rows.table, settings)
+        if groups and _is_alike(*groups[-1], event_object, rows):
+            groups[-1][1].append(rows)
         else:
-            groups.append([rows])
-    return [_joined(group) for group in groups]
+            groups.append((event_object, [rows]))
+    return groups
+
+
+def _is_alike(
+    known: EventObject, group: Sequence[TakenRows], event_object: EventObject, rows: TakenRows
+) -> bool:
+    return (
+        known.schema_key == event_object.schema_key
+        and group[0].table.key == rows.table.key
+        and group[0].rows.schema == rows.rows.schema
+    )
+
+
+def _cut(group: Sequence[TakenRows], first: int, cuts: Sequence[int]) -> Iterator[TakenRows]:
+    """The rows of one file each, whatever pieces they come in. first: the number of the first row;
+    cuts: the numbers with which files begin."""
+    begins, held = set(cuts), list[TakenRows]()
+    for rows in group:
+        inside = [cut - first for cut in cuts if first < cut < first + len(rows)]
+        for start, stop in pairwise([0, *inside, len(rows)]):
+            if held and first + start in begins:
+                yield _joined(held)
+                held = []
+            held.append(rows.slice(start, stop))
+        first += len(rows)
+    if held:
+        yield _joined(held)
 
 
 def _joined(group: Sequence[TakenRows]) -> TakenRows:

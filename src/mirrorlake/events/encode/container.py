@@ -22,11 +22,18 @@ def container(
     described: EventObject, rows: EventRows, *, deflate: bool = False
 ) -> Iterator[bytes | memoryview]:
     """The file, in fragments. Deterministic: the same rows give the same bytes."""
+    yield from container_of(described, avro_rows(described, rows), deflate=deflate)
+
+
+def container_of(
+    described: EventObject, encoded: pa.Array, *, deflate: bool = False
+) -> Iterator[bytes | memoryview]:
+    """The file of events that are encoded already (`avro_rows`)."""
     header = json.dumps(described.schema, separators=(",", ":"), ensure_ascii=False).encode()
     facts = {"avro.schema": header} | ({"avro.codec": b"deflate"} if deflate else {})
     mark = hashlib.md5(header, usedforsecurity=False).digest()
     yield _MAGIC + _map(facts) + mark
-    for count, data in blocks(avro_rows(described, rows)):
+    for count, data in blocks(encoded):
         stored = _deflated(data) if deflate else data
         yield varint(count) + varint(len(stored))
         yield stored

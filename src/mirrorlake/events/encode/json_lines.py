@@ -33,9 +33,14 @@ def json_lines(
     described: EventObject, rows: EventRows, *, gzip: bool = False
 ) -> Iterator[bytes | memoryview]:
     """The file, in fragments. Deterministic: the same rows give the same bytes."""
+    yield from lines_of(json_rows(described, rows), gzip=gzip)
+
+
+def lines_of(encoded: pa.Array, *, gzip: bool = False) -> Iterator[bytes | memoryview]:
+    """The file of events that are encoded already (`json_rows`)."""
     # zlib writes no file name and no time into the header.
     packer = zlib.compressobj(6, zlib.DEFLATED, 31) if gzip else None
-    for _count, data in blocks(json_rows(described, rows)):
+    for _count, data in blocks(encoded):
         yield packer.compress(data) if packer else data
     if packer:
         yield packer.flush()
