@@ -110,7 +110,6 @@ def test_what_lies_inside_a_table_that_was_refused_is_never_deleted(
     assert len(rows_of(tmp_path / "lake/Tables/sales/orders")) == 1
 
 
-@pytest.mark.clause("ST-232")
 def test_what_is_remembered_of_a_table_is_repaired(run: Run, tmp_path: Path) -> None:
     project(tmp_path)
     put(

@@ -99,7 +99,7 @@ def minute_folder(name: str, moment: datetime) -> str:
 
 def schema_file(schema_key: str, folder: str) -> str:
     """The path of the unified schema of JSON files in a folder (ST-175)."""
-    return f"{folder}/{schema_key}{_SCHEMA}"
+    return f"{folder}/{schema_key}{_SCHEMA}" if folder else f"{schema_key}{_SCHEMA}"
 
 
 def _percent(character: str) -> str:

@@ -370,3 +370,56 @@ def test_files_elsewhere_than_in_minute_folders_are_found(tmp_path: Path) -> Non
         bucket.put("c.jsonl", event(3, {"id": 3 + number}), minute=folder)
     bucket.cycle(anew=True)
     assert [row["id"] for row in bucket.plain()] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.clause("ST-225", "ST-232")
+@pytest.mark.parametrize("mode", ["merge", "keyless", "append"])
+def test_a_duplicate_changes_nothing_however_long_after_the_event_it_comes(
+    tmp_path: Path, mode: str
+) -> None:
+    """Up to the retention, which is set; the last event of a key is known as long as its row."""
+    asked = timedelta(days=40)
+    bucket = Bucket(tmp_path, is_append=mode == "append", retention=asked)
+    now = int(bucket.clock.moment.timestamp() * 1000)
+    key = [] if mode == "keyless" else ["id"]
+    events = [
+        event(now, {"id": 1, "v": 1}, key=key, uuid="u1"),
+        event(now + 1, {"id": 1, "v": 2}, "UPDATE", key=key, uuid="u2"),
+        event(now + 2, {"id": 2, "v": 1}, key=key, uuid="u3"),
+        event(now + 3, {"id": 2, "v": 1}, "DELETE", key=key, uuid="u4"),
+    ]
+    bucket.put("first.jsonl", *events)
+    bucket.cycle()
+    for minutes in (29, 31, 24 * 60, 38 * 24 * 60):
+        later = timedelta(minutes=minutes)
+        bucket.clock.moment += later
+        now += later // timedelta(milliseconds=1)
+        bucket.put(f"{minutes}.jsonl", event(now, {"id": 3}, key=key, uuid=f"l{minutes}"))
+        bucket.cycle(anew=True)
+        rows, version = bucket.rows(), bucket.log().snapshot().version
+        bucket.put(f"again{minutes}.jsonl", *reversed(events))
+        bucket.cycle(anew=True)
+        assert (bucket.rows(), bucket.log().snapshot().version) == (rows, version)
+        if mode == "merge":  # known by their position, whatever they are called
+            values = bucket.plain()
+            named = (one | {"uuid": f"x{minutes}"} for one in events)
+            bucket.put(f"named{minutes}.jsonl", *named)
+            bucket.cycle(anew=True)
+            assert bucket.plain() == values
+    assert len(rows) == {"merge": 2, "keyless": 8, "append": 8}[mode]
+
+
+@pytest.mark.clause("ST-175")
+def test_a_schema_file_at_the_root_of_the_bucket_is_found(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    key = "9" * 40
+    columns = [
+        {"name": "id", "type": ["null", "string"]},
+        {"name": "v", "type": ["null", "double"]},
+    ]
+    payload = {"type": "record", "name": "payload", "fields": columns}
+    told = {"type": "record", "name": "e", "fields": [{"name": "payload", "type": payload}]}
+    bucket.put(f"{key}_a_1_0_0.jsonl", event(1, {"id": 1, "v": 2}), minute="")
+    (bucket.folder / f"{key}.avsc").write_text(json.dumps(told))
+    assert bucket.cycle() == 1
+    assert bucket.plain() == [{"id": "1", "v": 2.0}]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import fastavro
 import pytest
 
 from tests.apply.events.bucket import Bucket
@@ -44,6 +47,95 @@ def change(
 def backfill(payload: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
     read = {"read_method": "mysql-backfill-fulldump", "log_file": "", "log_position": 0}
     return change(0, payload, "INSERT", **(read | changed))
+
+
+def oracle(
+    scn: int, payload: Mapping[str, Any], kind: str | None = "UPDATE-INSERT", **changed: Any
+) -> dict[str, Any]:
+    """A change of Oracle as files of 2021 have it: `sort_keys` at the end, blanks around `rs_id`,
+    `tx_id` in base64, the name of the archived log. changed: as for `change`."""
+    record = f" 0x000155.{scn:08x}.0010 "
+    found = {
+        "uuid": f"o{scn}{kind}{sorted(payload.items())}",
+        "read_timestamp": SECOND,
+        "source_timestamp": SECOND,
+        "object": "SHOP_ORDERS",
+        "read_method": "oracle-cdc-logminer",
+        "stream_name": "projects/0/locations/us-central1/streams/s",
+        "schema_key": "5" * 40,
+        "source_metadata": {
+            "log_file": "ora_log/arch1_341_1054990283.arc",
+            "scn": scn,
+            "row_id": "AAAR3sAAEAAAACXAAA",
+            "is_deleted": kind in {"DELETE", "UPDATE-DELETE"},
+            "database": "XE",
+            "schema": "SHOP",
+            "table": "ORDERS",
+            "change_type": kind,
+            "tx_id": "CgAQAHMCAAA=",
+            "rs_id": record,
+            "ssn": 0,
+            "primary_keys": ["ID"],
+        },
+        "payload": dict(payload),
+        "sort_keys": [SECOND, scn, record, 0],
+    }
+    own = {name: value for name, value in changed.items() if name in found}
+    found["source_metadata"] |= {n: v for n, v in changed.items() if n not in found}
+    return found | own
+
+
+def without(one: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name not in names}
+
+
+def put(bucket: Bucket, form: str, name: str, *events: Mapping[str, Any]) -> None:
+    """Write a file in one of the two formats."""
+    if form == "json":
+        bucket.put(f"{name}.jsonl", *events)
+    else:
+        bucket.put(f"{name}.avro").write_bytes(avro(events))
+
+
+def avro(events: Sequence[Mapping[str, Any]], **kinds: Any) -> bytes:
+    """The events as fastavro writes them, with the fields of the first one in its order. kinds:
+    Avro types of columns."""
+    columns = {"type": "record", "name": "payload", "fields": [
+        {"name": name, "type": ["null", kinds.get(name) or _kind([one["payload"].get(name)
+                                                                  for one in events])[-1]]}
+        for name in events[0]["payload"]]}  # fmt: skip
+    fields = [
+        {"name": "payload", "type": columns} if name == "payload" else
+        {"name": name, "type": _record(name, [one[name] for one in events])
+         if isinstance(value, dict) else _kind([one[name] for one in events])[-1]}
+        for name, value in events[0].items()
+    ]  # fmt: skip
+    file = io.BytesIO()
+    told = fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
+    fastavro.writer(file, told, events)
+    return file.getvalue()
+
+
+def _record(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    fields = [{"name": one, "type": _kind([r[one] for r in records])} for one in records[0]]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _kind(values: Sequence[Any]) -> list[Any]:
+    """The optional type of some values."""
+    found: Any = "string"
+    for value in values:
+        match value:
+            case bool():
+                found = "boolean"
+            case int():
+                found = "long"
+            case list():
+                found = {"type": "array", "items": ["string", "long"]}
+    return ["null", found]
+
+
+FORMS = pytest.mark.parametrize("form", ["json", "avro"])
 
 
 @pytest.mark.clause("ST-105")
@@ -200,3 +292,164 @@ def test_the_query_of_the_page_finds_the_last_rows_of_a_table_of_all_events(
         )
     found = connection.execute(query).fetchall()
     assert sorted(row[:2] for row in found) == [(3, 4), (4, 1)]
+
+
+@FORMS
+@pytest.mark.clause("ST-371", "ST-210", "ST-230")
+def test_files_of_oracle_have_blanks_and_transactions_in_base64(tmp_path: Path, form: str) -> None:
+    bucket = Bucket(tmp_path)
+    record = "0x000155.00000ccc."
+    # As texts the first one would be the last: `fff` with a blank before it, `1000` without one.
+    put(bucket, form, "a", oracle(70, {"ID": 1, "V": 3}, rs_id=f"{record}1000", ssn=0))
+    put(bucket, form, "b", oracle(70, {"ID": 1, "V": 1}, rs_id=f" {record}0fff ", ssn=0))
+    put(bucket, form, "c", oracle(70, {"ID": 1, "V": 2}, rs_id=f"{record}0fff ", ssn=1))
+    bucket.cycle()
+    assert bucket.plain("SHOP/ORDERS") == [{"ID": 1, "V": 3}]
+    # A deletion that names its row by ROWID alone, of the same transaction as the insert.
+    put(bucket, form, "d", oracle(90, {"ID": None, "V": None}, "DELETE", tx_id="CgAQAHMCAAE="))
+    put(bucket, form, "e", oracle(80, {"ID": 2, "V": 1}, "INSERT", tx_id="CgAQAHMCAAE="))
+    put(bucket, form, "f", oracle(81, {"ID": 3, "V": 1}, "INSERT", tx_id="CgAQAHMCAAI="))
+    bucket.cycle()
+    assert bucket.plain("SHOP/ORDERS") == [{"ID": 1, "V": 3}, {"ID": 3, "V": 1}]
+    assert bucket.consumer()._journal.dead == []
+
+
+@FORMS
+@pytest.mark.clause("ST-371")
+def test_every_form_of_a_backfill_of_oracle_is_one(tmp_path: Path, form: str) -> None:
+    bucket = Bucket(tmp_path)
+    read = {"read_method": "oracle-backfill", "rs_id": "", "ssn": 0, "log_file": ""}
+    rows = [
+        # Of March 2021: the second of the sort keys has no relation to anything.
+        oracle(900, {"ID": 1, "V": 1}, None, **read, sort_keys=[SECOND, 7, "", 0], tx_id=None),
+        oracle(900, {"ID": 2, "V": 2}, None, **read, sort_keys=[SECOND, 99999, "", 0], tx_id=None),
+        oracle(900, {"ID": 3, "V": 3}, "INSERT", **read, sort_keys=[SECOND, 900, "", 0]),
+        oracle(900, {"ID": 4, "V": 4}, None, **(read | {"rs_id": None, "ssn": None}))
+        if form == "json"
+        else oracle(900, {"ID": 4, "V": 4}, None, **read),
+    ]
+    put(bucket, form, "a", *rows)
+    put(bucket, form, "b", oracle(5, {"ID": 2, "V": 20}), oracle(6, {"ID": 3, "V": 3}, "DELETE"))
+    bucket.cycle()
+    expected = [{"ID": 1, "V": 1}, {"ID": 2, "V": 20}, {"ID": 4, "V": 4}]
+    assert bucket.plain("SHOP/ORDERS") == expected
+    assert bucket.consumer()._journal.dead == []
+
+
+@FORMS
+@pytest.mark.clause("ST-368", "ST-014")
+def test_fields_are_in_any_order_and_missing_as_in_files_of_2020_and_2021(
+    tmp_path: Path, form: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    last = oracle(50, {"ID": 1, "V": 2})
+    assert list(last)[-1] == "sort_keys"
+    put(bucket, form, "2021", last, oracle(40, {"ID": 1, "V": 1}))
+    dump = oracle(0, {"ID": 1, "V": 0}, None, read_method="oracle_dump", rs_id="", ssn=0)
+    other = oracle(0, {"ID": 2, "V": 0}, None, read_method="oracle_dump", rs_id="", ssn=0)
+    put(bucket, form, "2020", *(without(one, "schema_key", "sort_keys") for one in (dump, other)))
+    place = change(3, {"id": 1, "v": 3}), change(1_000, {"id": 1, "v": 4})
+    assert "sort_keys" not in place[0]
+    put(bucket, form, "mysql", *place)
+    bucket.cycle()
+    assert bucket.plain("SHOP/ORDERS") == [{"ID": 1, "V": 2}, {"ID": 2, "V": 0}]
+    assert bucket.plain("shop/orders") == [{"id": 1, "v": 4}]
+
+
+@FORMS
+@pytest.mark.clause("ST-372")
+def test_files_of_postgresql_have_numbers_of_transactions_and_nested_json(
+    tmp_path: Path, form: str
+) -> None:
+    bucket = Bucket(tmp_path)
+
+    def one(lsn: str, row: int, table: str = "orders", *key: str) -> dict[str, Any]:
+        found = change(row, {"id": 1, "doc": {"a": [row, None]}, "t": "2021-05-16T01:13:01.500Z"})
+        place = {"schema": "public", "table": table, "is_deleted": False, "change_type": "UPDATE"}
+        place |= {"tx_id": 770 + row, "lsn": lsn, "primary_keys": list(key)}
+        found |= {"read_method": "postgresql-cdc", "uuid": f"{table}{row}", "schema_key": "6" * 40}
+        return {**found, "sort_keys": [SECOND, lsn], "source_metadata": place}
+
+    files = {
+        "orders": [one("16/CB002DB0", 2, "orders", "id"), one("9/FFFFFFFF", 1, "orders", "id")],
+        "keyless": [one("16/CB002DB0", 1, "keyless"), one("16/CB002DB0", 2, "keyless")],
+    }
+    moment = {"type": "long", "logicalType": "timestamp-micros"}
+    document = {"type": "string", "logicalType": "json"}
+    kinds = {"id": "long", "doc": document, "t": moment}
+    for number, (name, events) in enumerate(files.items()):
+        key = f"{number}" * 40
+        path = bucket.put(f"{key}_postgresql-cdc_1_0_0.{form}l", *events)
+        if form == "json":
+            fields = [{"name": name, "type": ["null", kind]} for name, kind in kinds.items()]
+            of_payload = {"type": "record", "name": "payload", "fields": fields}
+            told = {"type": "record", "name": name, "fields": [
+                {"name": "payload", "type": of_payload}]}  # fmt: skip
+            (path.parent / f"{key}.avsc").write_text(json.dumps(told))
+            continue
+        path.unlink()
+        for event in events:
+            event["payload"] |= {"doc": json.dumps(event["payload"]["doc"])}
+            event["payload"] |= {"t": datetime(2021, 5, 16, 1, 13, 1, 500_000, UTC)}
+        path.with_suffix(".avro").write_bytes(avro(events, **kinds))
+    bucket.cycle()
+    assert bucket.consumer()._journal.dead == []
+    (row,) = bucket.plain("public/orders")
+    assert json.loads(row["doc"]) == {"a": [2, None]}
+    assert row["t"].replace(tzinfo=UTC) == datetime(2021, 5, 16, 1, 13, 1, 500_000, UTC)
+    keyless = bucket.rows("public/keyless")
+    assert sorted(json.loads(row["doc"])["a"][0] for row in keyless) == [1, 2]
+    assert [row["datastream_metadata"]["IS_DELETED"] for row in keyless] == [False, False]
+
+
+DOCUMENT = (
+    '{"at": {"$date": "2026-11-23T10:05:00Z"}, "d": {"$numberDecimal": "1.10"}, '
+    '"l": {"$numberLong": "9007199254740993"}, "least": {"$minKey": 1}, "most": {"$maxKey": 1}, '
+    '"r": {"$regex": "^a", "$options": "i"}, "ts": {"$timestamp": {"t": 1, "i": 2}}, '
+    '"b": {"$binary": {"base64": "AP8=", "subType": "00"}}, "n": NaN, "i": [Infinity, -Infinity]}'
+)
+
+
+@pytest.mark.clause("ST-160")
+@pytest.mark.parametrize("as_text", [False, True], ids=["object", "text"])
+@pytest.mark.parametrize("form", ["json", "typed", "avro"])
+def test_documents_are_extended_json_with_bare_numbers_that_are_none(
+    tmp_path: Path, form: str, *, as_text: bool
+) -> None:
+    bucket = Bucket(tmp_path)
+    names = ['{"$oid": "65f0a1b2c3d4e5f6a7b8c9d0"}', "plain", "17"]
+
+    def document(number: int, name: str) -> dict[str, Any]:
+        one = change(number, {"_id": name, "data": "DATA"}) | {"uuid": f"m{number}"}
+        place = {"database": "shop", "collection": "orders", "change_type": "CREATE"}
+        place |= {"is_deleted": False, "primary_keys": ["_id"]}
+        method = {"read_method": "mongodb-cdc", "sort_keys": [SECOND // 1000, number]}
+        return {**one, **method, "source_metadata": place}
+
+    events = [document(number, name) for number, name in enumerate(names)]
+    if form == "avro":
+        for event in events:
+            event["payload"]["data"] = DOCUMENT
+        kind = "string" if as_text else {"type": "string", "logicalType": "json"}
+        bucket.put("a.avro").write_bytes(avro(events, data=kind))
+    else:
+        key = "7" * 40
+        data = json.dumps(DOCUMENT) if as_text else DOCUMENT
+        # A scalar `_id` is a scalar.
+        lines = [json.dumps(e).replace('"DATA"', data).replace('"17"', "17") for e in events]
+        path = bucket.put(f"{key}_mongodb-cdc_1_0_0.jsonl", *lines)
+        if form == "typed":
+            fields = [{"name": "_id", "type": ["null", "string"]}, {"name": "data", "type": [
+                "null", {"type": "string", "logicalType": "json"}]}]  # fmt: skip
+            of_payload = {"type": "record", "name": "payload", "fields": fields}
+            told = {"type": "record", "name": "x", "fields": [
+                {"name": "payload", "type": of_payload}]}  # fmt: skip
+            (path.parent / f"{key}.avsc").write_text(json.dumps(told))
+    bucket.cycle()
+    assert bucket.consumer()._journal.dead == []
+    rows = bucket.plain("shop/orders")
+    assert sorted(row["_id"] for row in rows) == sorted(names)
+    for row in rows:
+        # Texts, because no number equals what is none.
+        found = json.loads(row["data"], parse_constant=str, parse_int=str, parse_float=str)
+        assert found == json.loads(DOCUMENT, parse_constant=str, parse_int=str, parse_float=str)

@@ -141,7 +141,7 @@ def test_arrays_of_several_dimensions_keep_them() -> None:
     assert found == [{"dimensions": d, "elements": e} for d, e in shapes]
 
 
-@pytest.mark.clause("ST-014", "ST-092", "ST-094", "ST-107", "ST-368", "ST-371")
+@pytest.mark.clause("ST-014", "ST-092", "ST-094", "ST-107")
 def test_old_layouts_lack_fields_and_have_others() -> None:
     nullable = ["null", "string"]
     metadata = [
@@ -181,7 +181,7 @@ def test_old_layouts_lack_fields_and_have_others() -> None:
     assert found.payload.to_pylist() == [{"id": "5"}] * 2
 
 
-@pytest.mark.clause("ST-069", "ST-075", "ST-372")
+@pytest.mark.clause("ST-069", "ST-075")
 def test_fields_that_are_printed_with_other_types_are_read() -> None:
     kinds = {"tx_id": "long", "database": "long", "schema": {"type": "array", "items": "string"}}
     metadata = [{"name": name, "type": kind} for name, kind in kinds.items()]
