@@ -352,6 +352,11 @@ class EventStateDamaged(EventTableError):
     """What is remembered beside a table that is built from events is missing or unreadable."""
 
 
+class EventKeyRefused(EventTableError):
+    """The key of a table that would be built from events has a type by which no row can be found
+    (ST-243); the events are dead letters with this reason."""
+
+
 class KeyColumnUnknown(EventTableError):
     """No event of a new table has contained the type of its key columns yet."""
 

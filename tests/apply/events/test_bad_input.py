@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,9 +56,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "deep.avro": (with_header(b'{"type":"array","items":' * 5_000 + b'"int"' + b"}" * 5_000), ""),
     "bomb.avro": (
         with_header(json.dumps(schema()).encode(), "deflate") + block(5, BOMB),
-        "unpacks to more than",
+        "do not fill",
     ),
-    "billions.avro": (PLAIN + block(1 << 31, b"ab"), "cannot have"),
+    "billions.avro": (PLAIN + block(1 << 31, b"ab"), "says that it has"),
+    "schema.avro": (with_header(json.dumps(schema()).encode() + b" " * (4 << 20)), "larger than"),
     "nothing.avro": (b"Obj\x01", "header"),
     "unpacked.jsonl.gz": (b"\x1f\x8b and no gzip", "unpacked"),
 }
@@ -81,6 +84,7 @@ LINES: list[tuple[str | bytes, str]] = [
     (json.dumps(change(1, {"id": 7}, "PUT")), "not known"),
     ('{"payload":', "not JSON"),
     ("[]", "not an object"),
+    (_line(f'{{"id": 1, "v": [{"[]," * 1_000_000}[]]}}'), "values"),
 ]
 """Lines that are no event, and what their reason says."""
 
@@ -205,4 +209,131 @@ def test_events_of_a_hundred_megabytes_and_a_million_empty_files_take_less_than_
     found, dead, peak = json.loads(done.stdout.splitlines()[-1])
     assert found == [1, 2, (100 << 20) - 2_000]
     assert dead == [[2]]
+    assert peak < 1024
+
+
+_CYCLE = """
+import json, sys
+from pathlib import Path
+from mirrorlake.delta.log.table_log import TableLog
+from tests.apply.events.bucket import Bucket
+bucket = Bucket(Path(sys.argv[1]))
+bucket.cycle()
+(peak,) = [int(line.split()[1]) // 1024 for line in open("/proc/self/status")
+           if line.startswith("VmHWM")]
+dead = {one.path.rpartition("/")[2]: {letter.reason: [list(letter.rows), letter.count]
+        for letter in one.letters} for one in bucket.consumer()._journal.dead}
+print(json.dumps([peak, dead, {str(k): str(v) for k, v in bucket.errors.items()}]))
+"""
+MIB = 1 << 20
+
+
+def _encoded(number: int, size: int) -> bytes:
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema()), _of_size(number, size))
+    return body.getvalue()
+
+
+def _of_size(number: int, size: int) -> dict[str, Any]:
+    return event(number, payload={"id": number, "val": "x" * size}, log_position=number)
+
+
+def _deflated(*sizes: int, first: int = 0) -> bytes:
+    """A file with one deflated block of events."""
+    packer = zlib.compressobj(1, wbits=-15)
+    body = b"".join(packer.compress(_encoded(first + n, size)) for n, size in enumerate(sizes))
+    head = with_header(json.dumps(schema()).encode(), "deflate")
+    return head + block(len(sizes), body + packer.flush())
+
+
+def _plain(*sizes: int) -> bytes:
+    """A file with a block for each event."""
+    return PLAIN + b"".join(block(1, _encoded(n, size)) for n, size in enumerate(sizes))
+
+
+def _tiny() -> bytes:
+    """As many events as a block may have, of one byte each."""
+    empty = {"type": "record", "fields": []}
+    fields = [{"name": "uuid", "type": "string"}]
+    fields += [{"name": n, "type": empty | {"name": n}} for n in ("source_metadata", "payload")]
+    return of_schema(fields) + block(1_000_000, bytes(1_000_000))
+
+
+def _heavy_schema() -> bytes:
+    """As large as a header may be, of what takes the most memory when it is parsed."""
+    told = json.dumps(schema())[:-1] + ', "doc": ['
+    return with_header((told + '{"":0},' * ((4 * MIB - len(told) - 99) // 7) + "0]}").encode())
+
+
+KEY = "8" * 40
+
+
+def _huge(  # noqa: PLR0911  (one per case)
+    case: str,
+) -> tuple[dict[str, bytes], dict[str, list[int] | None]]:
+    """The files of a case, and the rows of their dead letters; None for all rows."""
+    match case:
+        case "blocks":
+            return {f"{n}.avro": _deflated(*[MIB] * 126, first=n * 200) for n in range(2)}, {}
+        case "events in blocks":
+            sizes = 9, 100 * MIB - 999
+            return {f"{n}.avro": _deflated(*sizes, first=n * 200) for n in range(2)}, {}
+        case "events":
+            sizes = 1, 100 * MIB - 999, 105 * MIB, 2, 140 * MIB, 3
+            return {"a.avro": _plain(*sizes)}, {"a.avro": [2, 4]}
+        case "events of packed blocks":
+            files = {"a.avro": _deflated(5, 140 * MIB), "b.avro": _deflated(105 * MIB, 5, first=9)}
+            return files, {"a.avro": [1], "b.avro": [0]}
+        case "tiny":
+            return {f"{n}.avro": _tiny() for n in range(2)}, {f"{n}.avro": None for n in range(2)}
+        case "schemas":
+            files = {f"{n}.avro": _heavy_schema() for n in range(4)}
+            files[f"{KEY}_a_0_0_0.jsonl"] = b"{}\n"
+            files[f"{KEY}.avsc"] = b"[" + b"{}," * (40 * MIB) + b"{}]"
+            return files, {f"{KEY}_a_0_0_0.jsonl": [-1]}
+        case "values":
+            counts = 480_000, 480_000, 10_000_000
+            start, end = b'{"payload": {"v": [', b"0]}}\n"
+            lines = [start + b'{"":0},' * count + end for count in counts]
+            files = {f"{n}.jsonl": line for n, line in enumerate(lines)}
+            return files, {name: [0] for name in files}
+        case _:
+            return {"a.jsonl": b"1\n" * 2_000_000}, {"a.jsonl": None}
+
+
+@pytest.mark.full
+@pytest.mark.clause("ST-177", "ST-253")
+@pytest.mark.parametrize(
+    "case",
+    [
+        "blocks",
+        "events in blocks",
+        "events",
+        "events of packed blocks",
+        "tiny",
+        "schemas",
+        "values",
+        "lines",
+    ],
+)
+def test_files_made_to_take_memory_take_less_than_a_gigabyte(tmp_path: Path, case: str) -> None:
+    files, expected = _huge(case)
+    bucket = Bucket(tmp_path)
+    for name, content in files.items():
+        (bucket.folder / name).write_bytes(content)
+    bucket.put("good.jsonl", change(1, {"id": 1}))
+    done = subprocess.run(
+        [sys.executable, "-c", _CYCLE, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    peak, dead, errors = json.loads(done.stdout.splitlines()[-1])
+    assert errors == {}
+    assert bucket.plain() == [{"id": 1}]
+    assert dead.keys() == expected.keys()
+    for name, rows in expected.items():
+        told = dead[name].values()
+        if rows is None:
+            assert sum(count for _rows, count in told) in {1_000_000, 2_000_000}
+        else:
+            assert sorted(row for own, _count in told for row in own) == rows
     assert peak < 1024

@@ -22,11 +22,16 @@ from mirrorlake.apply.events.remembered.state import states
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.schema import parse
+from mirrorlake.events import types
+from mirrorlake.events.types import EventColumn
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
 from tests.delta.lookup_ways import Way, forced
+from tests.events.decode.files import avro
+from tests.events.decode.files import event as golden
+from tests.events.decode.files import schema as schema_of
 
 GOLDEN = [
     line
@@ -311,7 +316,8 @@ def test_a_key_that_changes_stops_the_table_and_loses_nothing(tmp_path: Path) ->
     other = event(1, {"id": 5}, table="others")
     bucket.put("c.jsonl", other)
     bucket.cycle()
-    assert "its key has changed" in bucket.errors["public.orders"].what
+    what = bucket.errors["public.orders"].what
+    assert "its key has changed (BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE)" in what
     assert bucket.plain("public/others") == [{"id": 5}]
     assert bucket.plain() == [{"id": 1, "v": 1}]
     # The file is not taken as applied: another process tries it again.
@@ -342,20 +348,38 @@ def test_the_key_is_told_by_events_or_by_configuration_and_never_guessed(tmp_pat
 
 
 @pytest.mark.clause("ST-243")
-def test_a_key_of_a_type_that_none_can_have_stops_the_table(tmp_path: Path) -> None:
+def test_events_of_a_key_of_a_type_that_none_can_have_are_dead_letters(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
     bucket.put("a.jsonl", event(1, {"id": {"a": 1}, "v": 1}))
     bucket.put("b.jsonl", event(1, {"id": [1.5]}, table="lists"))
     bucket.cycle()
     assert not bucket.errors  # JSON is text, by which rows are found
-    from mirrorlake.apply.events.columns import EventTableColumns, check_key
-    from mirrorlake.errors import EventTableError
-    from mirrorlake.events import types
-
-    columns = EventTableColumns().widened("t", {"x": types.DOUBLE, "b": types.BYTES})
-    for name in ("x", "b"):
-        with pytest.raises(EventTableError, match="by which no row can be found"):
-            check_key("t", columns, [name])
+    kinds = {"x": types.DOUBLE, "b": types.BYTES}
+    for name, value in {"x": 1.5, "b": b"1"}.items():
+        columns = [EventColumn("id", types.LONG), EventColumn(name, kinds[name])]
+        told = [golden(n, payload={"id": n, name: value}, table=name) for n in range(3)]
+        for one in told:
+            one["source_metadata"]["primary_keys"] = [name]
+        content = avro(told, schema_of(columns))
+        bucket.put(f"{name}.avro").write_bytes(content)
+    bucket.put("c.jsonl", event(2, {"id": "z", "v": 1}, table="lists"))
+    assert bucket.cycle() == 3
+    assert not bucket.errors
+    dead = bucket.consumer()._journal.dead
+    assert [one.path.rpartition("/")[2] for one in dead] == ["b.avro", "x.avro"]
+    for file in dead:
+        (letters,) = file.letters
+        assert letters.rows == (0, 1, 2)
+        assert "by which no row can be found" in letters.reason
+    assert len(bucket.plain("public/lists")) == 2
+    assert bucket.cycle(anew=True) == 0
+    # With another key the same table is made, and a replay finds what is missing.
+    path = bucket.put("x.avro")
+    for one in told:
+        one["source_metadata"] |= {"primary_keys": ["id"], "table": "x"}
+    path.write_bytes(avro(told, schema_of(columns)))
+    assert bucket.cycle(anew=True) == 1
+    assert [row["id"] for row in bucket.plain("ea_main/x")] == [0, 1, 2]
 
 
 @pytest.mark.clause("ST-241", "ST-245")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.errors import EventTableError
+from mirrorlake.errors import EventKeyRefused, EventTableError
 from mirrorlake.events.encode.json_lines import json_texts
 from mirrorlake.events.types import TIME, UnifiedKind, UnifiedType
 from mirrorlake.model import types
@@ -188,14 +188,14 @@ class EventTableColumns:
 
 
 def check_key(table: str, columns: EventTableColumns, key: Sequence[str]) -> None:
-    """Refuse a key of a type that cannot be a key (ST-243). Raises EventTableError."""
+    """Refuse a key of a type that cannot be a key (ST-243). Raises EventKeyRefused."""
     for one in columns:
         if one.source in key and not has_key_type(one.type):
-            raise EventTableError(
+            raise EventKeyRefused(
                 f"its key column {one.source} is {one.unified}, by which no row can be found",
                 table=table,
                 column=one.source,
-                hint="Name another key in source.keys.",
+                hint="Give it another key in the source, or leave it out of the stream.",
             )
 
 

@@ -28,7 +28,7 @@ from mirrorlake.apply.events.rebuild import StateRebuild
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
-from mirrorlake.errors import KeyColumnUnknown, TableError
+from mirrorlake.errors import EventKeyRefused, KeyColumnUnknown, TableError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.landed import format_time
@@ -228,6 +228,10 @@ class EventConsumer:
             together = [*waiting.pop(table, ()), *events]
             try:
                 letters += self._apply_to(table, together)
+                stopped.pop(table, None)
+            except EventKeyRefused as error:
+                for one in together:
+                    letters += one.letters(dict.fromkeys(range(len(one)), error.what))
                 stopped.pop(table, None)
             except TableError as error:
                 if isinstance(error, KeyColumnUnknown):

@@ -21,7 +21,7 @@ from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter, FileEvents, 
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.errors import TableError
 from mirrorlake.events import types
-from mirrorlake.events.decode.avro_file import MAGIC
+from mirrorlake.events.decode.avro_file import MAGIC, MOST_HEADER
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_events import schema_columns
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
@@ -214,7 +214,10 @@ class FileReader:
             del part
 
     def _schema(self, file: FoundFile) -> list[EventColumn] | None:
-        return schema_columns(self._store.read(file.schema)) if file.schema else None
+        if not file.schema:
+            return None
+        with self._store.open(file.schema) as opened:
+            return schema_columns(opened.read(MOST_HEADER + 1))
 
     def _of_table(self, table: TableId) -> Types:
         try:

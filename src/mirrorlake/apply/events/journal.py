@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
-from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter
+from mirrorlake.apply.events.reading import MOST_ALIKE, WHOLE_FILE, DeadLetter
 from mirrorlake.apply.events.remembered.state import FOLDER, numbers_in
 from mirrorlake.errors import EventRecordsUnreadable
 from mirrorlake.mirror.table.progress import MALFORMED
@@ -25,7 +25,7 @@ FORMAT = 1
 MOST_RECORDS = 64
 """Number of records that are merged into one."""
 
-MOST_ROWS = 100
+MOST_ROWS = MOST_ALIKE
 """Maximum number of rows that are listed for one reason; `count` is always exact."""
 
 _FILES = f"{FOLDER}/files"
@@ -35,7 +35,7 @@ _FILES = f"{FOLDER}/files"
 class DeadLetters:
     """Events of a file that are not applied for the same reason.
 
-    rows: the first of them, from 0, or only WHOLE_FILE. count: the number of all.
+    rows: the first MOST_ROWS of them, from 0, or only WHOLE_FILE. count: the number of all.
     """
 
     table: str
@@ -168,12 +168,17 @@ def is_looked_at(file: ReadFile, horizon: str) -> bool:
 
 def letters_of(letters: Iterable[DeadLetter]) -> tuple[DeadLetters, ...]:
     """Dead letters of one file, grouped by table and reason."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], list[DeadLetter]] = {}
     for letter in letters:
-        found.setdefault((letter.table, letter.reason), []).append(letter.row)
+        found.setdefault((letter.table, letter.reason), []).append(letter)
     return tuple(
-        DeadLetters(table, reason, tuple(rows[:MOST_ROWS]), len(rows))
-        for (table, reason), rows in found.items()
+        DeadLetters(
+            table,
+            reason,
+            tuple(one.row for one in alike[:MOST_ROWS]),
+            sum(one.count for one in alike),
+        )
+        for (table, reason), alike in found.items()
     )
 
 

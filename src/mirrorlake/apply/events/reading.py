@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -32,6 +32,9 @@ from mirrorlake.model.table import TableId
 WHOLE_FILE = -1
 """The row of a dead letter for a whole file."""
 
+MOST_ALIKE = 100
+"""Maximum number of dead letters of one file that are kept one by one for one reason."""
+
 LARGE = 32 << 20
 """Bytes of events that were read at once, after which the allocator returns what it keeps: blocks
 of another size would not come out of it."""
@@ -44,13 +47,15 @@ _APPLIED = [UUID, READ_TIMESTAMP, SOURCE_TIMESTAMP, SORT_KEYS, *POSITION_FIELDS,
 class DeadLetter:
     """An event that cannot be applied, with the reason (ST-253).
 
-    row: its number in the file, from 0, or WHOLE_FILE. table: if known.
+    row: its number in the file, from 0, or WHOLE_FILE. table: if known. count: how many events it
+        stands for, this one and later ones with the same reason.
     """
 
     file: str
     row: int
     reason: str
     table: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +172,13 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     try:
         checked = check(batch, settings.source)
     except ValueError as error:
-        return FileEvents(
-            (), [DeadLetter(name, batch.first + row, str(error)) for row in range(len(batch))]
+        why = str(error)
+        unread = (
+            DeadLetter(name, batch.first + row, batch.rejected.get(row, why))
+            for row in range(len(batch))
         )
-    tables, letters = list[TableEvents](), list[DeadLetter]()
+        return FileEvents((), _counted(unread))
+    tables = list[TableEvents]()
     rejected = dict(batch.rejected) | dict(checked.rejected)
     parts = [
         pc.fill_null(contiguous(batch.head.column(column)), "")
@@ -214,10 +222,29 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
                     checked.change_type.filter(pa.array(which)),
                 )
             )
-    for row, reason in sorted(rejected.items()):
-        table = str(own[int(groups.code[row])]) if not nameless[row] else ""
-        letters.append(DeadLetter(name, batch.first + row, reason, table))
-    return FileEvents(tables, letters)
+    letters = (
+        DeadLetter(
+            name,
+            batch.first + row,
+            reason,
+            str(own[int(groups.code[row])]) if not nameless[row] else "",
+        )
+        for row, reason in sorted(rejected.items())
+    )
+    return FileEvents(tables, _counted(letters))
+
+
+def _counted(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """The same dead letters of a batch, of which there may be as many as a file has bytes: those of
+    one reason behind the first MOST_ALIKE as one."""
+    found: dict[tuple[str, str], list[DeadLetter]] = {}
+    for letter in letters:
+        alike = found.setdefault((letter.table, letter.reason), [])
+        if len(alike) <= MOST_ALIKE:
+            alike.append(letter)
+        else:
+            alike[-1] = replace(alike[-1], count=alike[-1].count + 1)
+    return sorted((one for alike in found.values() for one in alike), key=lambda one: one.row)
 
 
 def _with_values(rows: pa.Table) -> pa.Table:

@@ -50,6 +50,7 @@ from mirrorlake.delta.workspace import LostFile, OutsideTable, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.compact import compact
+from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
 from mirrorlake.delta.write.rewrite import rewrite, searcher
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
@@ -75,6 +76,8 @@ from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
 APPLICATION = "mirrorlake-events"
+KEY_CHANGED = "BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE"
+"""The reason why a table stops whose key has changed (ST-263)."""
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
 
@@ -423,7 +426,7 @@ class EventTable:
             named.add(frozenset(state.key))
         if len(named) > 1:
             keys = " and ".join(sorted(", ".join(sorted(one)) or "none" for one in named))
-            raise self._error(f"its key has changed, which is not supported: {keys}")
+            raise self._error(f"its key has changed ({KEY_CHANGED}): {keys}")
         if not state.number:
             wanted = next(iter(named))
             key = [one.source for one in columns if one.source in wanted]
@@ -512,6 +515,8 @@ class EventTable:
                 net = merging.net_changes(found, rows, names)
                 with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
                     keys = pool.submit(found.remembered)
+                    if any(map(has_huge, rows.columns)):
+                        keys.result()  # so that such a value is not written twice at once
                     where = workspace.folder, loaded.files, schema
                     fetch = workspace.fetch
                     done = rewrite(*where, net, THREADS, (), fetch, search=search)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -190,7 +190,7 @@ def writer_of(
         file,
         rows.schema,
         compression=codecs,
-        use_dictionary=compression.with_dictionary(rows, codecs) if page_rows is None else True,
+        use_dictionary=_with_dictionary(rows, codecs, page_rows),
         max_rows_per_page=page_rows,
         dictionary_pagesize_limit=DICTIONARY,
         write_page_index=page_rows is not None,
@@ -199,6 +199,17 @@ def writer_of(
         store_schema=False,
         write_statistics=list(bounded),
     )
+
+
+def _with_dictionary(
+    rows: pa.Table, codecs: Iterable[str], page_rows: int | None
+) -> Sequence[str] | bool:
+    """The columns to write with a dictionary; True for all. A dictionary copies each value."""
+    chosen = compression.with_dictionary(rows, codecs) if page_rows is None else True
+    huge = {name for name in rows.column_names if has_huge(rows[name])}
+    if not huge or not chosen:
+        return chosen
+    return [name for name in (codecs if chosen is True else chosen) if name not in huge]
 
 
 def _with_statistics(rows: pa.Table, page_rows: int | None) -> list[str]:

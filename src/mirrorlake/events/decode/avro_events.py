@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 from mirrorlake.events import envelope
 from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_columns import AvroColumns
-from mirrorlake.events.decode.avro_file import AvroBlock, AvroFile
+from mirrorlake.events.decode.avro_file import MOST_BLOCK, AvroBlock, AvroFile
 from mirrorlake.events.decode.avro_scan import AvroWalk
 from mirrorlake.events.decode.avro_types import AvroType
-from mirrorlake.events.decode.batch import MOST_EVENT, EventBatch, head_of
+from mirrorlake.events.decode.batch import EventBatch, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.unified import unified
+from mirrorlake.events.envelope import MOST_EVENT
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn
 from mirrorlake.storage.varints import PADDING
@@ -44,11 +45,18 @@ def avro_events(file: BinaryIO) -> Iterator[EventBatch]:
     for block in found.blocks():
         if not block.count:
             continue
-        if together and (size + len(block.data) > _TOGETHER or count > _MOST_TOGETHER):
+        is_large = block.is_cut or len(block.data) > _TOGETHER or block.count > _MOST_TOGETHER
+        is_full = size + len(block.data) > _TOGETHER or count > _MOST_TOGETHER
+        if together and (is_large or is_full):
             yield reader.batch(first, together)
             first, count, size, together = first + count, 0, 0, []
-        together.append(block)
-        count, size = count + block.count, size + len(block.data)
+        if is_large:
+            yield from reader.parts(first, block)
+            first += block.count
+        else:
+            together.append(block)
+            count, size = count + block.count, size + len(block.data)
+        del block  # before the next one is read
     if together:
         yield reader.batch(first, together)
 
@@ -61,6 +69,7 @@ class _Reader:
         try:
             self.columns = payload_columns(schema.schema)
             self._types = [payload_type(column.type) for column in self.columns]
+            self._names = [column.name for column in self.columns]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableEvents(f"the schema is none of events: {str(error)[:200]}") from None
         for name in (envelope.SOURCE_METADATA, envelope.PAYLOAD):
@@ -69,7 +78,44 @@ class _Reader:
                 raise UnreadableEvents(f"the schema has no record {name}")
 
     def batch(self, first: int, blocks: Sequence[AvroBlock]) -> EventBatch:
-        rows, sizes = self._rows(blocks)
+        return self._batch(first, *self._rows(blocks))
+
+    def parts(self, first: int, block: AvroBlock) -> Iterator[EventBatch]:
+        """The events of a large block in parts, so that they take about twice its memory. Takes
+        the data of the block."""
+        data = block.taken()
+        starts = self._walk.starts(data, block.count, is_cut=block.is_cut)
+        whole, begin = len(starts) - 1, 0
+        while begin < whole:
+            beyond = int(np.searchsorted(starts, starts[begin] + _TOGETHER, "right")) - 1
+            end = min(max(beyond, begin + 1), begin + _MOST_TOGETHER)
+            part = starts[begin : end + 1]
+            padded = _padded([memoryview(data)[int(part[0]) : int(part[-1])]])
+            if end == whole:
+                data = b""  # while the last part is used
+            rows, sizes = self._read(padded, part - part[0])
+            del padded
+            yield self._batch(first + begin, rows, sizes)
+            del rows
+            begin = end
+        if whole < block.count:
+            yield self._passed(first + whole, block.count - whole)
+
+    def _passed(self, first: int, count: int) -> EventBatch:
+        """Events that were not read, because the first of them has no end in what is read of a
+        block."""
+        reason = (
+            f"the event, or one before it in its block, has more than {MOST_EVENT} bytes, or its "
+            f"block more than {MOST_BLOCK}"
+        )
+        head, _rejected = head_of(count, {}, {})
+        payload = pa.table([pa.nulls(count, kind) for kind in self._types], names=self._names)
+        if not self.columns:
+            payload = head.select([])
+        rejected = dict.fromkeys(range(count), reason)
+        return EventBatch(first, head, self.columns, payload, np.ones(count, bool), rejected)
+
+    def _batch(self, first: int, rows: pa.StructArray, sizes: np.ndarray) -> EventBatch:
         generic = _members(rows)
         metadata = _members(generic.pop(envelope.SOURCE_METADATA))
         given = generic.pop(envelope.PAYLOAD)
@@ -85,7 +131,7 @@ class _Reader:
 
     def _rows(self, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
         """All events of some blocks, and the number of bytes of each."""
-        padded = _padded(blocks)
+        padded = _padded([block.data for block in blocks])
         count = sum(block.count for block in blocks)
         starts = self._walk.guessed(padded[:-PADDING], blocks[0].data, count, envelope.OBJECT)
         if starts is not None and starts[0] == 0:
@@ -117,15 +163,15 @@ class _Reader:
         return isinstance(schema, dict) and schema.get("logicalType") == _MICROS
 
 
-def _padded(blocks: Sequence[AvroBlock]) -> np.ndarray:
-    """The bytes of the blocks, followed by PADDING; uint8."""
-    size = sum(len(block.data) for block in blocks) + PADDING
+def _padded(parts: Sequence[bytes | memoryview]) -> np.ndarray:
+    """These bytes, followed by PADDING; uint8."""
+    size = sum(map(len, parts)) + PADDING
     # The allocator of Arrow keeps what it frees, and the next blocks have about as many bytes.
     padded = np.frombuffer(pa.allocate_buffer(size), np.uint8)
     at = 0
-    for block in blocks:
-        padded[at : at + len(block.data)] = np.frombuffer(block.data, np.uint8)
-        at += len(block.data)
+    for part in parts:
+        padded[at : at + len(part)] = np.frombuffer(part, np.uint8)
+        at += len(part)
     padded[at:] = 0
     return padded
 

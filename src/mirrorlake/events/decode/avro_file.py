@@ -18,21 +18,39 @@ import pyarrow as pa
 from mirrorlake.events.decode.avro_types import AvroType, parse_schema
 from mirrorlake.events.decode.errors import UnreadableEvents
 
+Unpack = Callable[[bytes], bytes | None]
+
 MAGIC = b"Obj\x01"
 _SYNC = 16
 _AHEAD = 1 << 20
-_MOST_HEADER = 16 << 20
-MOST_BLOCK = 256 << 20
-"""Maximum bytes of one block, compressed or not: an event may have 100 MB (ST-177), and a block
-ends after the event that fills it."""
+MOST_HEADER = 4 << 20
+"""Maximum bytes of a header, or of a schema file: 200 for each type that a schema may have. Parsed,
+they may take fifty times as many."""
+
+MOST_BLOCK = 128 << 20
+"""Maximum bytes of one block that are read, compressed or not: an event may have 100 MB (ST-177),
+and a block ends after the event that fills it."""
+
+MOST_EVENTS = 1_000_000
+"""Maximum number of events of one block, which is read as a whole."""
+
+_MOST_PASSED = 2 << 30
+"""Maximum bytes of a block that is passed over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AvroBlock:
-    """A decompressed block with its number of events."""
+    """A decompressed block with its number of events. is_cut: `data` has only the first MOST_BLOCK
+    bytes, or none; an event of it is larger than an event may be."""
 
     count: int
     data: bytes
+    is_cut: bool = False
+
+    def taken(self) -> bytes:
+        """The data, which the block has no longer."""
+        data, self.data = self.data, b""
+        return data
 
 
 class AvroFile:
@@ -60,16 +78,26 @@ class AvroFile:
             number += 1
             where = f"block {number}"
             count, size = self._file.varint(where), self._file.varint(where)
-            if not 0 <= size <= MOST_BLOCK or count < 0:
+            if not (0 <= size <= _MOST_PASSED and 0 <= count <= MOST_EVENTS):
                 raise UnreadableEvents(f"{where} says that it has {count} events in {size} bytes")
-            packed = self._file.exactly(size, where)
+            packed = self._file.exactly(min(size, MOST_BLOCK), where)
+            self._file.skip(size - len(packed), where)
             if self._file.exactly(_SYNC, where) != self._sync:
                 raise UnreadableEvents(f"{where} does not end with the sync marker of the file")
-            data = _unpacked(self._unpack, packed, where)
+            data, is_cut = packed, size > MOST_BLOCK
+            if self._unpack is not None:
+                # Of a packed block that is cut nothing is read.
+                unpacked = None if is_cut else _unpacked(self._unpack, packed, where)
+                is_cut = unpacked is None or len(unpacked) > MOST_BLOCK
+                data = b"" if unpacked is None else unpacked[:MOST_BLOCK]
+                del unpacked
+            del packed
             # Each event has at least one byte: it has a uuid.
-            if count > len(data) or (data and not count):
+            if not is_cut and (count > len(data) or (data and not count)):
                 raise UnreadableEvents(f"{where} cannot have {count} events in {len(data)} bytes")
-            yield AvroBlock(count, data)
+            block = AvroBlock(count, data, is_cut)
+            del data  # so that whoever takes it can free it
+            yield block
 
     def _header(self) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
@@ -82,8 +110,8 @@ class AvroFile:
                 for _part in ("key", "value"):
                     length = self._file.varint("the header")
                     size += max(length, 0) + 1
-                    if length < 0 or size > _MOST_HEADER:
-                        raise UnreadableEvents(f"the header is larger than {_MOST_HEADER} bytes")
+                    if length < 0 or size > MOST_HEADER:
+                        raise UnreadableEvents(f"the header is larger than {MOST_HEADER} bytes")
                     parts.append(self._file.exactly(length, "the header"))
                 found[parts[0].decode("utf-8", "replace")] = parts[1]
         return found
@@ -106,10 +134,18 @@ class _Reader:
                     raise UnreadableEvents(f"the file ends within {where}")
                 parts.append(part)
                 missing -= len(part)
-            self._ahead, self._at = b"".join(parts), 0
+            whole = b"".join(parts)
+            # Not a copy of a large block beside it.
+            self._ahead, self._at = whole[size:], 0
+            return whole[:size]
         found = self._ahead[self._at : self._at + size]
         self._at += size
         return found
+
+    def skip(self, size: int, where: str) -> None:
+        """Pass over bytes without keeping them."""
+        while size > 0:
+            size -= len(self.exactly(min(size, _AHEAD), where))
 
     def varint(self, where: str) -> int:
         value = 0
@@ -126,13 +162,12 @@ class _Reader:
         return not self._ahead
 
 
-def _unpacked(unpack: Callable[[bytes], bytes], packed: bytes, where: str) -> bytes:
+def _unpacked(unpack: Unpack, packed: bytes, where: str) -> bytes | None:
+    """A block. Of a larger one than MOST_BLOCK more than its first MOST_BLOCK bytes, or None."""
     try:
         data = unpack(packed)
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, pa.ArrowException) as error:
         raise UnreadableEvents(f"{where} cannot be unpacked: {str(error)[:200]}") from None
-    if len(data) > MOST_BLOCK:
-        raise UnreadableEvents(f"{where} unpacks to more than {MOST_BLOCK} bytes")
     return data
 
 
@@ -144,7 +179,7 @@ def _deflate(packed: bytes) -> bytes:
     return data
 
 
-def _snappy(packed: bytes) -> bytes:
+def _snappy(packed: bytes) -> bytes | None:
     """The size comes first; after the data comes a checksum of the decompressed bytes."""
     size = shift = 0
     for byte in packed[:5]:
@@ -153,7 +188,7 @@ def _snappy(packed: bytes) -> bytes:
         if byte < 0x80:
             break
     if size > MOST_BLOCK:
-        return bytes(MOST_BLOCK + 1)
+        return None
     body, checksum = packed[:-4], packed[-4:]
     data: bytes = pa.Codec("snappy").decompress(body, size, asbytes=True)
     if zlib.crc32(data) != int.from_bytes(checksum, "big"):
@@ -174,8 +209,8 @@ def _xz(packed: bytes) -> bytes:
     return lzma.LZMADecompressor().decompress(packed, MOST_BLOCK + 1)
 
 
-_CODECS: Mapping[bytes, Callable[[bytes], bytes]] = {
-    b"null": lambda packed: packed,
+_CODECS: Mapping[bytes, Unpack | None] = {
+    b"null": None,
     b"deflate": _deflate,
     b"snappy": _snappy,
     b"zstandard": _zstandard,

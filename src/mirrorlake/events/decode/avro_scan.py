@@ -42,8 +42,9 @@ class AvroWalk:
         self._made[id(kind)] = found[0]
         return found[0]
 
-    def starts(self, data: bytes, count: int) -> np.ndarray:
-        """The start of each of `count` records, and the end of the last: int64.
+    def starts(self, data: bytes, count: int, *, is_cut: bool = False) -> np.ndarray:
+        """The start of each of `count` records, and the end of the last: int64. is_cut: there are
+        more bytes, so that these have fewer records as a whole.
 
         Raises UnreadableEvents when they do not fill the bytes exactly.
         """
@@ -54,6 +55,8 @@ class AvroWalk:
                 found[index] = at
                 at = skip(data, at)
         except IndexError:
+            if is_cut:
+                return found[: index + 1]
             at = size + 1
         except RecursionError:
             raise UnreadableEvents(f"event {index + 1} of a block is nested too deep") from None

@@ -15,9 +15,6 @@ from mirrorlake.events.decode.iso import milliseconds
 from mirrorlake.events.metadata import ALIASES, FIELDS_OF, MetadataType
 from mirrorlake.events.types import EventColumn
 
-MOST_EVENT = 100 << 20
-"""Maximum bytes of an event (ST-177)."""
-
 _TEXTS = (
     envelope.UUID,
     envelope.OBJECT,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from mirrorlake.events import envelope
 from mirrorlake.events.avro_schema import payload_columns
+from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.avro_types import MOST_TYPES
 from mirrorlake.events.decode.batch import EventBatch, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
@@ -25,7 +26,10 @@ _RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
 
 
 def schema_columns(text: bytes) -> list[EventColumn]:
-    """The columns of a schema file (ST-175). Raises UnreadableEvents."""
+    """The columns of a schema file (ST-175), of which one byte more than MOST_HEADER is enough.
+    Raises UnreadableEvents."""
+    if len(text) > MOST_HEADER:
+        raise UnreadableEvents(f"the schema file is larger than {MOST_HEADER} bytes")
     try:
         columns = payload_columns(json.loads(text))
         for column in columns:

@@ -14,11 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from mirrorlake.events.decode.batch import MOST_EVENT
+import numpy as np
+
 from mirrorlake.events.decode.errors import UnreadableEvents
+from mirrorlake.events.envelope import MOST_EVENT
 
 _PART = 1 << 20
 _GZIP = b"\x1f\x8b"
+
+MOST_VALUES = 1_000_000
+"""Maximum number of values in one event: parsed, each takes up to 300 bytes."""
+
+_SEPARATORS = b",[{"
+_IS_SEPARATOR = np.isin(np.arange(256), list(_SEPARATORS))
 
 
 class Digits(str):
@@ -111,6 +119,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 def _parsed(line: bytes) -> JsonLine:
     size = len(line)
+    if size > MOST_VALUES and _values(line) > MOST_VALUES:
+        return JsonLine(size, {}, f"the event has more than {MOST_VALUES} values")
     try:
         found = _DECODER.decode(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -122,6 +132,21 @@ def _parsed(line: bytes) -> JsonLine:
     if not isinstance(found, dict):
         return JsonLine(size, {}, "the line is not an object")
     return JsonLine(size, found)
+
+
+def _values(line: bytes) -> int:
+    """At least how many values a line has: by what separates them, outside of texts if need be."""
+    found = sum(map(line.count, _SEPARATORS))
+    if found <= MOST_VALUES:
+        return found
+    plain = np.frombuffer(line.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    found = quotes = 0
+    for start in range(0, len(plain), _PART):
+        part = plain[start : start + _PART]
+        before = np.cumsum(part == ord('"')) + quotes
+        found += int(np.count_nonzero(_IS_SEPARATOR[part] & (before % 2 == 0)))
+        quotes = int(before[-1])
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
