@@ -453,3 +453,29 @@ def test_documents_are_extended_json_with_bare_numbers_that_are_none(
         # Texts, because no number equals what is none.
         found = json.loads(row["data"], parse_constant=str, parse_int=str, parse_float=str)
         assert found == json.loads(DOCUMENT, parse_constant=str, parse_int=str, parse_float=str)
+
+
+@FORMS
+@pytest.mark.clause("ST-231")
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_row_that_was_read_after_a_rollback_stands_at_its_own_place_in_the_log(
+    tmp_path: Path, form: str, *, is_reversed: bool
+) -> None:
+    bucket = Bucket(tmp_path)
+    again = {"read_method": "oracle-supplementation", "tx_id": None}
+    events = [
+        oracle(70, {"ID": 1, "V": 1}, "INSERT"),
+        oracle(80, {"ID": 1, "V": 2}, "INSERT", **again),
+        oracle(90, {"ID": 1, "V": 3}),
+        oracle(71, {"ID": 2, "V": 1}, "INSERT"),
+        oracle(81, {"ID": 2, "V": 2}, "INSERT", **again),
+        oracle(72, {"ID": 3, "V": 1}, "DELETE"),
+        oracle(82, {"ID": 3, "V": 2}, "INSERT", **again),
+        oracle(83, {"ID": 4, "V": 2}, "INSERT", **again),
+        oracle(93, {"ID": 4, "V": 2}, "DELETE"),
+    ]
+    for number, one in enumerate(reversed(events) if is_reversed else events):
+        put(bucket, form, f"{number}", one)
+        bucket.cycle()
+    expected = [{"ID": 1, "V": 3}, {"ID": 2, "V": 2}, {"ID": 3, "V": 2}]
+    assert bucket.plain("SHOP/ORDERS") == expected
