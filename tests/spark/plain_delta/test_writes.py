@@ -133,7 +133,7 @@ def test_a_merge_of_a_session_with_a_transaction(
     # Where the number of the transaction stands, and where it does not.
     checksum = json.loads((merged.path / f"_delta_log/{first:020d}.crc").read_text())
     recorded = [(one["appId"], one["version"]) for one in checksum["setTransactions"]]
-    assert recorded == [("txn of ours", 3)]
+    assert recorded.count(("txn of ours", 3)) == 1  # beside those of other tests of this table
     assert deltalake.DeltaTable(str(merged.path)).transaction_version("txn of ours") == 3
     assert "txn of ours" not in str(session.sql(f"describe detail {merged.name}").first())
     assert session.sql(f"describe history {merged.name} limit 1").first().userMetadata == "said"
@@ -149,10 +149,8 @@ def test_a_merge_of_a_session_with_a_transaction(
     options = {"txnAppId": "other", "txnVersion": "1"}
     frame = own.sql("select 20L as id, 'w' as name, 1 as more")
     frame.write.format("delta").mode("append").options(**options).save(str(merged.path))
-    assert TableLog(merged.path).snapshot().transactions == {
-        "txn of ours": 3,
-        "other": 1,
-    }
+    transactions = TableLog(merged.path).snapshot().transactions
+    assert (transactions["txn of ours"], transactions["other"]) == (3, 1)
 
 
 @pytest.mark.clause("CF-106")
