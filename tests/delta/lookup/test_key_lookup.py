@@ -65,16 +65,25 @@ def expected(table: HandmadeTable, shape: Shape, keys: pa.Table) -> list[Row]:
     return [r for r in table.rows() if identity(tuple(r[p] for p in shape.indexes)) in wanted]
 
 
+def row_of(shape: Shape) -> st.SearchStrategy[Row]:
+    return st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
+
+
+@st.composite
+def files_of(draw: st.DrawFn, shape: Shape) -> list[tuple[list[Row], list[int]]]:
+    """The rows of files, and the numbers of those that are deleted from each."""
+    files = []
+    for rows in draw(st.lists(st.lists(row_of(shape), min_size=1, max_size=6), max_size=4)):
+        gone = draw(st.sets(st.integers(0, len(rows) - 1), max_size=len(rows) - 1))
+        files.append((rows, sorted(gone)))
+    return files
+
+
 @st.composite
 def probes(draw: st.DrawFn):
     """A table, its files with what is deleted from each, and rows whose keys are sought."""
     shape = draw(st.sampled_from(list(SHAPES.values())))
-    row = st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
-    files = []
-    for rows in draw(st.lists(st.lists(row, min_size=1, max_size=6), max_size=4)):
-        gone = draw(st.sets(st.integers(0, len(rows) - 1), max_size=len(rows) - 1))
-        files.append((rows, sorted(gone)))
-    return shape, files, draw(st.lists(row, max_size=4))
+    return shape, draw(files_of(shape)), draw(st.lists(row_of(shape), max_size=4))
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -19,8 +19,8 @@ from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from mirrorlake.model.keys import KeyRange, bound_of, is_ordered
 from tests.delta.handmade import HandmadeTable
-from tests.delta.lookup.test_key_lookup import filled
-from tests.histories import SHAPES, VALUES, Shape, counted, rows_of
+from tests.delta.lookup.test_key_lookup import files_of, filled, row_of
+from tests.histories import SHAPES, Shape, counted, rows_of
 from tests.reference import Row
 
 MANY = 1_000
@@ -48,12 +48,8 @@ def between(table: HandmadeTable, shape: Shape, keys: KeyRange, most: int = MANY
 @st.composite
 def ranges(draw: st.DrawFn) -> tuple[Shape, list[tuple[Sequence[Row], Sequence[int]]], KeyRange]:
     shape = draw(st.sampled_from(ORDERED))
-    row = st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
-    files = []
-    for rows in draw(st.lists(st.lists(row, min_size=1, max_size=8), max_size=3)):
-        gone = draw(st.sets(st.integers(0, len(rows) - 1), max_size=len(rows) - 1))
-        files.append((rows, sorted(gone)))
-    whole = row.filter(lambda one: all(one[index] is not None for index in shape.indexes))
+    files = draw(files_of(shape))
+    whole = row_of(shape).filter(lambda one: all(one[index] is not None for index in shape.indexes))
     ends = []
     for end in draw(st.lists(st.none() | whole, min_size=2, max_size=2)):
         columns = shape.key[: draw(st.integers(1, len(shape.key)))]

@@ -197,19 +197,29 @@ def _net(
     batch = LandedBatch(task.table, schema.schema, key, files, task.truncate, whole, task.soft)
     if task.backfill is None:
         return fold(batch)
-    searched = overlapping(task.files, schema, key, task.backfill)
-    table.fetch(searched)
-    place = table.folder, searched, schema, key, task.backfill
-    present = None
-    if task.skip_equal and not task.soft and len(files) == 1:
-        ((name, landed),) = files
-        most = ROWS_COMPARED * landed.data.num_rows
-        if (existing := rows_between(*place, most)) is not None:
-            landed, existing = without_equal_rows(landed, existing, tuple(key))
-            files, present = [(name, landed)], existing.select(list(key))
-    if present is None:
-        present = keys_between(*place)
+    files, present = _chunk(task, task.backfill, files, table)
     return fold(replace(batch, files=[existing_deletes(batch, present), *files]))
+
+
+def _chunk(
+    task: BatchTask,
+    keys: KeyRange,
+    files: Sequence[tuple[str, parquet.Rows]],
+    table: TableWorkspace,
+) -> tuple[Sequence[tuple[str, parquet.Rows]], pa.Table]:
+    """The landed rows of a backfill chunk, which is a batch of its own, and the existing keys in
+    its range; as far as possible without rows that are equal."""
+    schema, key = task.rows.schema, task.rows.key
+    searched = overlapping(task.files, schema, key, keys)
+    table.fetch(searched)
+    ((name, landed),) = files
+    if not task.soft:
+        most = ROWS_COMPARED * landed.data.num_rows
+        existing = rows_between(table.folder, searched, schema, key, keys, most)
+        if existing is not None:
+            landed, existing = without_equal_rows(landed, existing, key)
+            return [(name, landed)], existing.select(list(key))
+    return files, keys_between(table.folder, searched, schema, key, keys)
 
 
 def as_texts(actions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ column by column takes a fraction of a fold and a lookup by key.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from mirrorlake.model.equality import same
 
 
 def without_equal_rows(
-    landed: Rows, existing: pa.Table, key: tuple[str, ...]
+    landed: Rows, existing: pa.Table, key: Sequence[str]
 ) -> tuple[Rows, pa.Table]:
     """The rows of a chunk without those that equal the only existing row of their key, not counting
     metadata columns; and the existing rows without those.
@@ -42,7 +43,7 @@ def without_equal_rows(
     return _without(landed, row[equal]), existing.filter(_all_but(existing.num_rows, other[equal]))
 
 
-def _head(landed: Rows, key: tuple[str, ...]) -> int:
+def _head(landed: Rows, key: Sequence[str]) -> int:
     """The number of rows at the beginning that are each the first, whole row of its key."""
     marker = landed.marker.to_numpy(zero_copy_only=False)
     other = marker != Marker.UPSERT
@@ -52,7 +53,7 @@ def _head(landed: Rows, key: tuple[str, ...]) -> int:
     return codes.ascending(landed.data.slice(0, count), key)
 
 
-def _has_equal_keys(head: pa.Table, existing: pa.Table, key: tuple[str, ...]) -> bool:
+def _has_equal_keys(head: pa.Table, existing: pa.Table, key: Sequence[str]) -> bool:
     """Whether both have the same keys in the same order."""
     return head.num_rows == existing.num_rows and all(
         same(contiguous(head[name]), contiguous(existing[name].cast(head[name].type))).all()

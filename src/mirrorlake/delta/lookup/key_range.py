@@ -66,11 +66,17 @@ def _keys(
         if not set(physical) <= set(file.schema_arrow.names):
             return live_rows(table, add, schema).select(list(names))
         rows = file.read(physical).select(physical).rename_columns(list(names))
-    if vector := add.get("deletionVector"):
-        live = np.ones(rows.num_rows, bool)
-        live[deletion_vectors.read(table, vector)] = False
-        rows = rows.filter(pa.array(live))
-    return rows
+    live = _live(table, add, rows.num_rows)
+    return rows if live is None else rows.filter(pa.array(live))
+
+
+def _live(table: Path, add: Mapping[str, Any], count: int) -> np.ndarray | None:
+    """Which of the `count` rows of a file are not deleted; None for all."""
+    if not (vector := add.get("deletionVector")):
+        return None
+    live = np.ones(count, bool)
+    live[deletion_vectors.read(table, vector)] = False
+    return live
 
 
 def rows_between(
@@ -155,10 +161,9 @@ def _live_of_groups(
     schema: TableSchema,
 ) -> pa.Table:
     rows = rows_of_groups(file, groups, partitions.schema_of_file(add, schema))
-    if not (vector := add.get("deletionVector")):
+    live = _live(table, add, file.metadata.num_rows)
+    if live is None:
         return rows
-    live = np.ones(file.metadata.num_rows, bool)
-    live[deletion_vectors.read(table, vector)] = False
     counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     begins = np.concatenate(([0], np.cumsum(counts)))
     parts = [live[begins[group] : begins[group + 1]] for group in groups]
