@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.errors import AnalysisException
 
 from mirrorlake import FeedError, Mirror, UsageError
 from mirrorlake.model import types
@@ -32,7 +34,12 @@ def shop(tmp_path: Path) -> Path:
     return root
 
 
+before_4_2 = tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2)
+"""Spark then takes the functions of Delta for temporary ones, over which no view can last."""
+
+
 @pytest.mark.spark
+@pytest.mark.skipif(before_4_2, reason="Spark before 4.2 refuses these views")
 @pytest.mark.clause("CF-180")
 def test_a_view_of_each_feed_hides_its_path(spark: Spark, shop: Path) -> None:
     session = spark.session.newSession()
@@ -47,6 +54,32 @@ def test_a_view_of_each_feed_hides_its_path(spark: Spark, shop: Path) -> None:
     ]
     assert changes_of(session.table("shop.wider_changes")) == [(2, "insert", 5)]
     session.sql("drop database shop cascade")
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not before_4_2, reason="Spark 4.2 and later take these views")
+def test_before_spark_4_2_a_lasting_view_is_refused(spark: Spark, shop: Path) -> None:
+    session = spark.session.newSession()
+    view = Mirror.open(root=shop).feed_views(["shop.orders"])[0]
+    database, lasting = view.statements
+    session.sql(database)
+    with pytest.raises(AnalysisException, match="INVALID_TEMP_OBJ_REFERENCE"):
+        session.sql(lasting)
+    session.sql("drop database shop cascade")
+
+
+@pytest.mark.spark
+@pytest.mark.clause("CF-180")
+def test_a_temporary_view_of_each_feed_hides_its_path(spark: Spark, shop: Path) -> None:
+    session = spark.session.newSession()
+    for view in Mirror.open(root=shop).feed_views():
+        session.sql(f"create or replace temporary view `{view.name}` as {view.query}")
+    assert changes_of(session.table("orders_changes")) == [
+        (1, "insert", 1),
+        (1, "insert", 2),
+        (2, "delete", 2),
+    ]
+    assert changes_of(session.table("wider_changes")) == [(2, "insert", 5)]
 
 
 def test_the_command_prints_the_statements(shop: Path, run: Run) -> None:

@@ -22,7 +22,8 @@ def feed_views(
     """Print SQL that creates a view of the change feed of each table in Spark. Needs no JVM.
 
     Each view is named like its table with the suffix `_changes`, and begins with the first
-    readable version. Create the views again when versions have expired.
+    readable version. Create the views again when versions have expired. Spark before 4.2 refuses
+    views of feeds in a catalog (INVALID_TEMP_OBJ_REFERENCE).
 
     \b
     mirrorlake feed-views | spark-sql -f /dev/stdin

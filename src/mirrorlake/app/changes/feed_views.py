@@ -32,14 +32,22 @@ class FeedView:
     first: int
 
     @property
-    def statements(self) -> list[str]:
-        """What creates the view, or replaces an earlier one, in the SQL of Spark."""
-        database = _identifier(self.database)
+    def query(self) -> str:
+        """What the view selects, in the SQL of Spark, for a temporary view."""
         changes = f"table_changes_by_path({_string(self.location)}, {self.first})"
+        return f"select * from {changes}"  # noqa: S608  (quoted)
+
+    @property
+    def statements(self) -> list[str]:
+        """What creates the view, or replaces an earlier one, in the SQL of Spark 4.2 and later.
+
+        Earlier ones refuse a view in a catalog over a function that Delta brings.
+        """
+        database = _identifier(self.database)
         view = f"{database}.{_identifier(self.name)}"
         return [
             f"create database if not exists {database}",
-            f"create or replace view {view} as select * from {changes}",  # noqa: S608  (quoted)
+            f"create or replace view {view} as {self.query}",
         ]
 
     def facts(self) -> dict[str, Any]:
