@@ -101,9 +101,7 @@ def _alias(name: str) -> str:
 class Shape(BaseModel):
     """A message. one_of: groups of fields of which at most one may be set."""
 
-    model_config = ConfigDict(
-        alias_generator=_alias, validate_by_name=True, validate_by_alias=True, extra="forbid"
-    )
+    model_config = ConfigDict(alias_generator=_alias, populate_by_name=True, extra="forbid")
     one_of: ClassVar[Sequence[Sequence[str]]] = ()
 
     @model_validator(mode="after")
