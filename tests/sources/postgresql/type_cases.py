@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -291,3 +291,9 @@ ARRAYS = [
 ]
 
 CASES = [*SIMPLE, *NUMERIC, *TEXTUAL, *TIMES, *OTHER, *DOMAINS, *ARRAYS]
+
+
+def shown(values: Sequence[Any]) -> list[str]:
+    """Equal for values that are equal with their types, and NaN for itself, and not 0.0 for -0.0.
+    Arrow has other objects for UTC in other versions."""
+    return [repr(value).replace(repr(UTC), "<UTC>") for value in values]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -102,9 +102,14 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Without:
 
 
 @pytest.fixture
-def inactive(spark: Spark) -> None:
+def inactive(spark: Spark) -> Iterator[None]:
     """The thread of the test has no active session, so that one has to be cleared."""
-    spark.session._jvm.org.apache.spark.sql.SparkSession.clearActiveSession()
+    sessions = spark.session._jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    sessions.clearActiveSession()
+    yield
+    if before.isDefined():
+        sessions.setActiveSession(before.get())
 
 
 def missed(logs: list[Mapping[str, Any]]) -> set[str]:

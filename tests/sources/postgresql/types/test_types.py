@@ -12,7 +12,7 @@ from mirrorlake.sources.postgresql.catalog import read_types
 from tests.conformance.scene import changes_now, loaded
 from tests.conftest import VERSIONS, Database, database_on
 from tests.sources.postgresql.captured import BEGINNING, Captured
-from tests.sources.postgresql.type_cases import CASES, SETUP, Case
+from tests.sources.postgresql.type_cases import CASES, SETUP, Case, shown
 
 pytestmark = pytest.mark.postgres
 
@@ -94,12 +94,12 @@ class TestTypes:
     def test_loaded_values_are_those_documented(self, read: Read, case: Case) -> None:
         needs(read, case)
         found = [row[name(case)] for row in read.loaded]
-        assert alike(found, expected(case, len(found)))
+        assert shown(found) == shown(expected(case, len(found)))
 
     def test_captured_values_are_those_documented(self, read: Read, case: Case) -> None:
         needs(read, case)
         found = [row[name(case)] for row in read.captured]
-        assert alike(found, expected(case, len(found)))
+        assert shown(found) == shown(expected(case, len(found)))
 
 
 def needs(read: Read, case: Case) -> None:
@@ -109,9 +109,3 @@ def needs(read: Read, case: Case) -> None:
 
 def expected(case: Case, rows: int) -> list[Any]:
     return [*case.values.values(), *[None] * rows][:rows]
-
-
-def alike(found: list[Any], wanted: list[Any]) -> bool:
-    """Equal with their types, and NaN to itself, and 0.0 not to -0.0."""
-    assert [repr(value) for value in found] == [repr(value) for value in wanted]
-    return True

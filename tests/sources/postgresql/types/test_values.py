@@ -22,6 +22,7 @@ from tests.conftest import VERSIONS, Database, database_on
 from tests.profiles import tries
 from tests.sources.postgresql.array_texts import write_array
 from tests.sources.postgresql.captured import BEGINNING, Captured
+from tests.sources.postgresql.type_cases import shown
 
 pytestmark = pytest.mark.postgres
 
@@ -150,9 +151,9 @@ def test_values_come_as_they_were_inserted(channel: Channel, type_: Type) -> Non
     @settings(max_examples=tries(12))
     def come_as_they_were_inserted(values: list[Any]) -> None:
         loaded, captured = channel.carried(type_.name, [type_.text(value) for value in values])
-        expected = [repr(type_.expected(value)) for value in values]
-        assert [repr(type_.read(found)) for found in loaded] == expected
-        assert [repr(type_.read(found)) for found in captured] == expected
+        expected = shown([type_.expected(value) for value in values])
+        assert shown([type_.read(found) for found in loaded]) == expected
+        assert shown([type_.read(found) for found in captured]) == expected
 
     come_as_they_were_inserted()
 
