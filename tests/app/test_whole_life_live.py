@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
-from tests.conftest import Database, database_on
+from tests.conftest import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.full]
 
@@ -74,23 +72,17 @@ CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, Cras
 APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
 
 
-@pytest.fixture(params=[18, *(pytest.param(v, marks=pytest.mark.long) for v in (14, 15, 16, 17))])
-def lived(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """A database on each version."""
-    yield from database_on(request.getfixturevalue(f"postgres{request.param}"))
-
-
 @pytest.mark.parametrize("rows", ["in the same transaction", "in others"])
 def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
-    lived: Database, store: LocalStore, rows: str
+    source_database: Database, store: LocalStore, rows: str
 ) -> None:
-    loses = publication.loses_additions(lived.sql.info.server_version)
+    loses = publication.loses_additions(source_database.sql.info.server_version)
     # A partition that is detached is a table of its own, which could not join there.
     selected = ("*.*", "!*.parts_1") if loses else ("*.*",)
-    evolving = EvolvingDatabase(lived, store, selected=selected)
+    evolving = EvolvingDatabase(source_database, store, selected=selected)
     evolving.begin(*TABLES)
     life = {what: change for what, change in LIFE.items() if not (loses and what in ADDITIONS)}
-    name = "apples"
+    name, died = "apples", set[CrashPoint]()
     for number, (what, change) in enumerate(life.items(), 1):
         before = (
             f"insert into {name} (id, a, b) values ({number * 100}, 1, 1); {_touched(name, number)}"
@@ -102,9 +94,12 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
         )
         is_alone = rows == "in others" or what in ALONE
         evolving.run(*((before, change, after) if is_alone else (f"{before}; {change}; {after}",)))
-        if evolving.capture(Dying(CRASHES[number % 3])):
+        if evolving.capture(Dying(point := CRASHES[number % 3])):
+            died.add(point)
             evolving.capture()
-        evolving.apply(Dying(APPLYING[number % 3]) if number % 2 else None)
+        if evolving.apply(Dying(point := APPLYING[number // 2 % 3]) if number % 2 else None):
+            died.add(point)
+    assert died == {*CRASHES, *APPLYING}
     evolving.run("insert into parts values (9, 25)", "insert into plums (id) values (8)")
     evolving.capture()
     evolving.apply()
