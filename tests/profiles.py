@@ -19,11 +19,11 @@ ACTIVE = os.environ.get("MIRRORLAKE_TESTS", "default")
 LONG = ACTIVE == "long"
 
 
-def tries(default: int, *, long: int | None = None) -> int:
-    """So many examples or seeds: a quarter in the quick run. long: of the long run, if
-    these are not as many as in the default one."""
+def tries(default: int, *, quick: int | None = None, long: int | None = None) -> int:
+    """So many examples or seeds: a quarter in the quick run, if `quick` does not say how many.
+    long: of the long run, if these are not as many as in the default one."""
     if ACTIVE == "quick":
-        return max(default // 4, min(default, 2))
+        return max(default // 4, min(default, 2)) if quick is None else quick
     return long if long is not None and LONG else default
 
 

@@ -169,7 +169,9 @@ def moments(random: Random, evolving: EvolvingDatabase) -> Iterator[None]:
     database=None,
 )
 @given(seed=st.integers(0, 1 << 32))
-def test_a_series_of_changes_ends_equal(source_database: Database, tmp_path: Path, seed: int) -> None:
+def test_a_series_of_changes_ends_equal(
+    source_database: Database, tmp_path: Path, seed: int
+) -> None:
     random, number = Random(seed), next(_numbers)
     nothing = frozenset[SchemaChangeKind]()
     store = LocalStore(tmp_path / str(number))

@@ -51,7 +51,6 @@ def settings(source: str, location: Path = Path(), **changed: Any) -> EventInput
 
 def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
     """The event as a file has it."""
-    cdc, backfill = METHODS[source]
     named = {name: event[name] for name in OWN if event.get(name) is not None}
     payload: dict[str, Any] = {"v": event["payload"]}
     change = "DELETE" if event["deletion"] else "INSERT"
@@ -65,7 +64,7 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
             "read_timestamp": event["read_timestamp"],
             "source_timestamp": event["source_timestamp"],
             "object": "shop_orders",
-            "read_method": backfill if event["backfill"] else cdc,
+            "read_method": _read_method(source, event),
             "stream_name": "s",
             **({"sort_keys": event["sort_keys"]} if event.get("sort_keys") else {}),
             "source_metadata": {
@@ -78,6 +77,17 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
             "payload": payload,
         }
     )
+
+
+def _read_method(source: str, event: Event) -> str:
+    """One in four rows of Oracle was read after a rollback, which orders like a change (ST-231)."""
+    cdc, backfill = METHODS[source]
+    if event["backfill"]:
+        return backfill
+    is_row = not event["deletion"] and not event.get("truncation")
+    if source.startswith("oracle") and is_row and event["payload"] % 4 == 3:
+        return "oracle-supplementation"
+    return cdc
 
 
 def read(source: str, batch: Sequence[Event], **changed: Any) -> list[TableEvents]:
