@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup scripts/duckdb-delta.txt
 	@sh scripts/setup $(VENV)
 	@touch $(READY)
 
-# What some tests of test-full need beside: a browser and promtool.
+# What some tests of test-full need beside: a browser, promtool and Azurite.
 programs: setup
 	@sh scripts/test-programs $(VENV)
 

@@ -17,6 +17,7 @@ from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
 from tests import profiles
+from tests.azure_blobs import AzureBlobs, azure_blobs
 from tests.objects import S3Server, s3_server
 from tests.older_postgres import install_of
 
@@ -200,6 +201,13 @@ def s3() -> Iterator[S3Server]:
     """The one S3 of the run; each test takes buckets of its own."""
     with s3_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzureBlobs]:
+    """The one Azure Blob Storage of the run; each test takes containers of its own."""
+    with azure_blobs() as blobs:
+        yield blobs
 
 
 @pytest.fixture(scope="session")

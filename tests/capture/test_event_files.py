@@ -93,12 +93,14 @@ def events(bucket: Path) -> Iterator[dict[str, Any]]:
         assert {f"{moment:%Y/%m/%d/%H/%M}" for moment in minutes} == {"/".join(path.parts[-6:-1])}
 
 
-def project(folder: Path, database: Database, more: str = "") -> config.Project:
+def project(
+    folder: Path, database: Database, more: str = "", url: str = "./bucket"
+) -> config.Project:
     file = folder / "mirrorlake.yaml"
     file.write_text(
         f"name: {database.name}\nroot: ./root\n"
         f"source:\n  type: postgresql\n  url: {database.url}\n  tables: ['a.*']\n"
-        f"destination:\n  type: events\n  url: ./bucket\n  path: some/where\n{more}"
+        f"destination:\n  type: events\n  url: {url}\n  path: some/where\n{more}"
     )
     return config.load(file)
 

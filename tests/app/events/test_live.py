@@ -11,10 +11,12 @@ import pytest
 from mirrorlake import config
 from mirrorlake.app.mirror import Mirror
 from tests.apply.events.drawn_files import rows_of
+from tests.azure_blobs import AzureBlobs
 from tests.capture.test_event_files import FIRST, TYPES, project
 from tests.conftest import Database
 from tests.profiles import some
 
+KEYED = "create table a.keyed (id int primary key, v text)"
 ROUNDS = [
     "insert into a.keyed select g, 'v' || g from generate_series(1, 400) g;",
     """
@@ -41,14 +43,15 @@ ROUNDS = [
 ]
 
 
-def projects(folder: Path, database: Database, form: str) -> tuple[Mirror, Mirror]:
-    """What writes the files, and what makes tables of them."""
+def projects(
+    folder: Path, database: Database, form: str, url: str = "./bucket", access: str = ""
+) -> tuple[Mirror, Mirror]:
+    """What writes the files, and what makes tables of them. access: settings of the bucket."""
+    files = f"  format: {form}\n{access}"
     schema = "  schema_file: true\n" if form == "json" else ""
-    writes = project(folder, database, f"  format: {form}\n  truncations: true\n{schema}")
+    writes = project(folder, database, f"{files}  truncations: true\n{schema}", url)
     reads = folder / "reads.yaml"
-    reads.write_text(
-        f"name: t\nroot: ./lake\nsource: {{type: events, url: ./bucket, format: {form}}}\n"
-    )
+    reads.write_text(f"name: t\nroot: ./lake\nsource:\n  type: events\n  url: {url}\n{files}")
     return Mirror(writes), Mirror(config.load(reads))
 
 
@@ -61,23 +64,32 @@ def table(folder: Path, name: str) -> dict[int, dict[str, Any]]:
     return found
 
 
+def live(database: Database, writes: Mirror, reads: Mirror) -> None:
+    """The changes, each written and read by itself."""
+    for changes in ["", *ROUNDS]:
+        if changes:
+            database.execute(changes)
+        writes.capture_once()
+        reads.apply_once()
+
+
+def assert_equal(database: Database, folder: Path) -> None:
+    """The keyed table is the one of the database."""
+    with psycopg.connect(database.url) as connection:
+        wanted = connection.execute("select id, v, late from a.keyed").fetchall()
+    assert {(r["id"], r["v"], r["late"]) for r in table(folder, "keyed").values()} == set(wanted)
+
+
 @pytest.mark.postgres
 @pytest.mark.clause("ST-256")
 @pytest.mark.parametrize("form", some(["avro", "json"]))
 def test_tables_of_the_events_of_a_database_are_the_tables_of_the_database(
     database: Database, tmp_path: Path, form: str
 ) -> None:
-    database.execute(TYPES)
-    database.execute("create table a.keyed (id int primary key, v text)")
+    database.execute(TYPES, KEYED)
     writes, reads = projects(tmp_path, database, form)
-    for changes in ["", *ROUNDS]:
-        if changes:
-            database.execute(changes)
-        writes.capture_once()
-        reads.apply_once()
-    with psycopg.connect(database.url) as connection:
-        wanted = connection.execute("select id, v, late from a.keyed").fetchall()
-    assert {(r["id"], r["v"], r["late"]) for r in table(tmp_path, "keyed").values()} == set(wanted)
+    live(database, writes, reads)
+    assert_equal(database, tmp_path)
     assert reads.apply_once().tables == {}
     first, second = (table(tmp_path, "types")[number] for number in (1, 2))
     assert second["tags"] == "[]"
@@ -107,3 +119,17 @@ def test_tables_of_the_events_of_a_database_are_the_tables_of_the_database(
     assert first["ts"].isoformat() == "2026-01-02T03:04:05.678901+00:00"
     assert first["tstz"].isoformat() == "2026-01-02T01:04:05+00:00"
     assert first["js"].replace(" ", "") == '{"a":[1,2.50]}'
+
+
+@pytest.mark.postgres
+@pytest.mark.full
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_event_files_may_be_on_azure(
+    database: Database, tmp_path: Path, azure: AzureBlobs, form: str
+) -> None:
+    database.execute(TYPES, KEYED)
+    access = f"  endpoint: {azure.endpoint}\n  account: {azure.options.account}\n"
+    writes, reads = projects(tmp_path, database, form, f"{azure.new_container()}/shop", access)
+    live(database, writes, reads)
+    assert_equal(database, tmp_path)
+    assert reads.apply_once().tables == {}
