@@ -35,7 +35,10 @@ from tests.spark import reading
 
 pytestmark = pytest.mark.spark
 
-KEYS = 50
+KEYS = 5_000
+"""So many that no batch changes most of them, however many changes wait for it: all rows of a file
+would be gone before there are enough files to be compacted."""
+
 SECONDS = float(os.environ.get("MIRRORLAKE_SOAK_SECONDS", "60"))
 """`make soak` sets an hour."""
 
