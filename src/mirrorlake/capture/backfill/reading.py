@@ -27,7 +27,7 @@ class ChunkLimits:
     from, because a table cannot be altered meanwhile; the chunk at hand ends then too. whole: bytes
     in memory of a table without a key, which is one chunk."""
 
-    rows: int = 250_000
+    rows: int = 500_000
     size: int = 64 << 20
     seconds: float = 3.0
     whole: int = LARGEST_WHOLE
