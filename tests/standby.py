@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from mirrorlake.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer, binaries
+from tests.older_postgres import RELEASES, install_of
 
 PATIENCE = 120.0
 SLOT = "standby1"
@@ -33,10 +34,13 @@ class Standby(EmbeddedServer):
         self.password = primary.password
 
     def _make(self) -> None:
-        data = str(self.folder / "data")
+        data, install = str(self.folder / "data"), self._install
+        if not (install / "bin/pg_basebackup").exists():
+            self._install = self._reachable(binaries(18))  # which copies older servers, too
         self._run(
             "pg_basebackup", "-d", self._primary.url, "-D", data, "-X", "stream", "-c", "fast"
         )
+        self._install = install
         (self.folder / "data" / "standby.signal").touch()
 
     def promote(self) -> None:
@@ -49,7 +53,8 @@ def pair(version: int, primary: Mapping[str, str]) -> Iterator[tuple[EmbeddedSer
     """A primary with settings of its own, and its standby."""
     copies = {"sync_replication_slots": "on"} if version >= 17 else {}
     copies |= {name: value for name, value in primary.items() if name in NO_SMALLER}
-    with EmbeddedServer(version, {"wal_sender_timeout": "2s", **primary}) as first:
+    install = install_of(version) if version in RELEASES else None
+    with EmbeddedServer(version, {"wal_sender_timeout": "2s", **primary}, install) as first:
         with psycopg.connect(first.url, autocommit=True) as sql:
             sql.execute("select pg_create_physical_replication_slot(%s)", [SLOT])
         with Standby(first, copies) as second:

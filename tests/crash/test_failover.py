@@ -94,8 +94,11 @@ def ended(capture: subprocess.Popen[str]) -> str:
     return error
 
 
-def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(tmp_path: Path) -> None:
-    with pair(18, {"fsync": "on", **SYNCHRONIZED}) as (first, second):
+@pytest.mark.parametrize("version", [18, pytest.param(17, marks=pytest.mark.long)])
+def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(
+    tmp_path: Path, version: int
+) -> None:
+    with pair(version, {"fsync": "on", **SYNCHRONIZED}) as (first, second):
         with psycopg.connect(first.url, autocommit=True) as sql:
             sql.execute(SCHEMA)
             project = project_on(tmp_path, either(first, second), first, sql)
@@ -171,9 +174,12 @@ def make_two_phase(server: EmbeddedServer) -> None:
         simple_query(replication, f"ALTER_REPLICATION_SLOT {name} (TWO_PHASE true)")
 
 
-@pytest.mark.parametrize("version", [18, pytest.param(16, marks=pytest.mark.long)])
+OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (16, 17)]
+
+
+@pytest.mark.parametrize("version", [18, *OLDER])
 def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, version: int) -> None:
-    """The mirror is ahead of the standby (18), or there is no copy of the slot (16)."""
+    """The mirror is ahead of the standby (17, 18), or there is no copy of the slot (16)."""
     with pair(version, {}) as (first, second):
         with psycopg.connect(first.url, autocommit=True) as sql:
             sql.execute(SCHEMA)
@@ -181,7 +187,7 @@ def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, ver
             project = project_on(tmp_path, url, first, sql)
             capture = project.start("capture")
             wait_for(first, IS_ACKNOWLEDGED, "0/0")
-            if version == 18:
+            if version >= 17:
                 until_copied(first, second)
             ended(capture)
             second.halt()
