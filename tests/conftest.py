@@ -153,6 +153,16 @@ def postgres14() -> Iterator[EmbeddedServer]:
     yield from _server(14, install_of(14))
 
 
+@pytest.fixture(scope="session")
+def mended14() -> Iterator[EmbeddedServer]:
+    yield from _server(14, install_of(14, mended=True))
+
+
+@pytest.fixture(scope="session")
+def mended17() -> Iterator[EmbeddedServer]:
+    yield from _server(17, install_of(17, mended=True))
+
+
 def database_on(server: EmbeddedServer, options: str = "") -> Iterator[Database]:
     """A new database; its slots and itself are gone afterwards."""
     name = f"test{next(_numbers)}"

@@ -10,13 +10,14 @@ from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database, database_on
 
-OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (14, 15, 16, 17)]
+SERVERS = ("mended14", "postgres15", "postgres16", "mended17")
+OLDER = [pytest.param(name, marks=pytest.mark.long) for name in SERVERS]
 
 
-@pytest.fixture(params=[18, *OLDER])
+@pytest.fixture(params=["postgres18", *OLDER])
 def source_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database on the newest version, in the long run on each."""
-    yield from database_on(request.getfixturevalue(f"postgres{request.param}"))
+    yield from database_on(request.getfixturevalue(request.param))
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ class EvolvingDatabase:
     ignores: bool = False
     drops: bool = False
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
-    selected: tuple[str, ...] = ("*.*",)
     part_bytes: int = 256 << 20
     number: int = 0
     reader: HandmadeReader = field(init=False)
@@ -110,7 +109,7 @@ class EvolvingDatabase:
             load_beside=self.load_beside,
         )
         name = self.made
-        selection = Selection(tables=self.selected)
+        selection = Selection(tables=("*.*",))
         source = PostgresSource(
             self.database.settings(
                 slot=name, publication=name, selection=selection, part_bytes=self.part_bytes

@@ -54,10 +54,14 @@ def test_what_changes_no_row_is_told(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.capture()
     assert told(evolving) == {}
+    version = evolving.database.sql.info.server_version
     for statement, change in CHANGES.items():
+        if "set expression" in statement and version < 170_000:
+            continue
         evolving.run(statement)
         evolving.capture()
-        assert told(evolving)["public.apples"][-1] == change
+        # Before PostgreSQL 16 another collation of a column changes its default as well.
+        assert change in told(evolving)["public.apples"][-2:]
     assert told(evolving).keys() == {"public.apples"}
 
 
