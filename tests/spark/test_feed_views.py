@@ -73,7 +73,7 @@ def test_before_spark_4_2_a_lasting_view_is_refused(spark: Spark, shop: Path) ->
 def test_a_temporary_view_of_each_feed_hides_its_path(spark: Spark, shop: Path) -> None:
     session = spark.session.newSession()
     for view in Mirror.open(root=shop).feed_views():
-        session.sql(f"create or replace temporary view `{view.name}` as {view.query}")
+        session.sql(view.temporary)
     assert changes_of(session.table("orders_changes")) == [
         (1, "insert", 1),
         (1, "insert", 2),

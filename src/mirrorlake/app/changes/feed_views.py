@@ -32,10 +32,9 @@ class FeedView:
     first: int
 
     @property
-    def query(self) -> str:
-        """What the view selects, in the SQL of Spark, for a temporary view."""
-        changes = f"table_changes_by_path({_string(self.location)}, {self.first})"
-        return f"select * from {changes}"  # noqa: S608  (quoted)
+    def temporary(self) -> str:
+        """What creates the view in a session alone, without its database, in the SQL of Spark."""
+        return f"create or replace temporary view {_identifier(self.name)} as {self._query}"
 
     @property
     def statements(self) -> list[str]:
@@ -47,8 +46,13 @@ class FeedView:
         view = f"{database}.{_identifier(self.name)}"
         return [
             f"create database if not exists {database}",
-            f"create or replace view {view} as {self.query}",
+            f"create or replace view {view} as {self._query}",
         ]
+
+    @property
+    def _query(self) -> str:
+        changes = f"table_changes_by_path({_string(self.location)}, {self.first})"
+        return f"select * from {changes}"  # noqa: S608  (quoted)
 
     def facts(self) -> dict[str, Any]:
         named = f"{self.database}.{self.name}"
