@@ -68,6 +68,7 @@ class EvolvingDatabase:
     ignores: bool = False
     drops: bool = False
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
+    selected: tuple[str, ...] = ("*.*",)
     part_bytes: int = 256 << 20
     number: int = 0
     reader: HandmadeReader = field(init=False)
@@ -109,7 +110,7 @@ class EvolvingDatabase:
             load_beside=self.load_beside,
         )
         name = self.made
-        selection = Selection(tables=("*.*",))
+        selection = Selection(tables=self.selected)
         source = PostgresSource(
             self.database.settings(
                 slot=name, publication=name, selection=selection, part_bytes=self.part_bytes
