@@ -119,3 +119,26 @@ def test_a_wider_type_has_every_value_of_the_narrower_type_but_not_vice_versa(
 )
 def test_a_type_that_lacks_some_value_is_not_wider(old: DataType, new: DataType) -> None:
     assert not is_wider(new, old)
+
+
+RETYPED = Alteration({"new": "old", "old": "new"}, saved={"new": "old_before_1"})
+
+
+@pytest.mark.parametrize(
+    ("later", "saved"),
+    [
+        (Alteration({"newest": "new"}), {"newest": "old_before_1"}),
+        (Alteration({"new": "old", "old": "new"}), {"old": "old_before_1"}),
+        (Alteration({"new": "other"}), {}),
+        (Alteration({"other": "old"}), {"new": "old_before_1"}),
+        (Alteration(saved={"new": "new_before_2"}), {"new": "new_before_2"}),
+        (
+            Alteration({"newest": "new"}, saved={"newest": "new_before_2"}),
+            {"newest": "new_before_2"},
+        ),
+    ],
+)
+def test_former_values_are_kept_of_a_column_that_is_renamed_later(
+    later: Alteration, saved: dict[str, str]
+) -> None:
+    assert RETYPED.then(later).saved == saved

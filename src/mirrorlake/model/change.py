@@ -126,13 +126,22 @@ class Alteration:
             copied,
             pa.RecordBatch.from_pydict(filled) if filled else None,
             (*self.changes, *later.changes),
-            {**self.saved, **later.saved},
+            {**self._saved_until(later), **later.saved},
             (*self.dropped, *later.dropped),
             tuple(sorted(emptied)),
             tuple(dict.fromkeys((*self.gone, *later.gone))),
             self.key if later.key is None else later.key,
             self.whole_rows if later.key is None else later.whole_rows,
         )
+
+    def _saved_until(self, later: Alteration) -> dict[str, str]:
+        """`saved`, by the names that the columns have after a later alteration."""
+        found = {}
+        for name, saved in self.saved.items():
+            renamed = [new for new, former in later.copied.items() if former == name]
+            if renamed or name not in later.copied:  # otherwise another column has its name
+                found |= dict.fromkeys(renamed or [name], saved)
+        return found
 
     def _filled(self) -> dict[str, pa.Array]:
         found = self.filled
