@@ -109,7 +109,9 @@ class Series:
             )
         if act == "volatile" and free:
             self.columns.append(self.random.choice(free))
-            return f"alter table apples add column {self.columns[-1]} int default random() * 9"
+            return (
+                f"alter table apples add column {self.columns[-1]} int default trunc(random() * 9)"
+            )
         name = self.columns.pop(self.random.randrange(len(self.columns)))
         self.columns.append(name)
         return f"alter table apples drop column {name}, add column {name} int default 5"

@@ -316,6 +316,25 @@ class TestAlteration:
         told = Alteration({"more": "note", "most": "note"})
         assert [file.footer.alteration for file in landed(store)] == [told]
 
+    def test_it_is_landed_without_rows_if_its_change_is_left_out(
+        self, store: MemoryStore, box: Outbox
+    ) -> None:
+        feed(box, FIRST)
+        alter(box, self.COPIED, SECOND)
+        assert not box.taken(None, 0.0)
+        roll(box)
+        first, second = landed(store)
+        assert (first.footer.alteration, second.footer.alteration) == (None, self.COPIED)
+        assert values(store) == [[1, 2], []]
+
+    def test_what_was_landed_without_rows_is_not_landed_again(self, store: MemoryStore) -> None:
+        for _ in range(2):
+            box = outbox(store)
+            alter(box, self.COPIED, SECOND)
+            box.taken(None, 0.0)
+            roll(box)
+        assert [file.footer.alteration for file in landed(store)] == [self.COPIED]
+
     def test_what_alters_nothing_needs_no_file(self, store: MemoryStore, box: Outbox) -> None:
         feed(box, FIRST)
         alter(box, Alteration(), SECOND)

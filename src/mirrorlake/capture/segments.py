@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mirrorlake.capture.origins import Committed, Origins, with_metadata
 from mirrorlake.landing.parquet.unchanged import packed
+from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Alteration, Marker
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.sources.chunk import Changes, SchemaChange, Transactions, Truncation
@@ -141,6 +142,13 @@ def split(
         _rows(changes, transactions, 0, closed, metadata) if closed else None,
         _rows(changes, transactions, closed, n, metadata) if closed < n else None,
     )
+
+
+def empty(table: SourceTable, span: Span, alteration: Alteration) -> RowSegment:
+    """An alteration without rows."""
+    schema = arrow_schema(table.schema)
+    rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema.names)
+    return RowSegment(table, rows, None, pa.array([], pa.int8()), span, alteration)
 
 
 def emptied(

@@ -136,7 +136,7 @@ class Alteration:
 
     def _saved_until(self, later: Alteration) -> dict[str, str]:
         """`saved`, by the names that the columns have after a later alteration."""
-        found = {}
+        found = dict[str, str]()
         for name, saved in self.saved.items():
             renamed = [new for new, former in later.copied.items() if former == name]
             if renamed or name not in later.copied:  # otherwise another column has its name

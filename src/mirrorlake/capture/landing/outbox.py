@@ -84,6 +84,9 @@ class Outbox:
     _staged: int = 0
     _schema: pa.Schema | None = None
     _alteration: Alteration | None = None  # lands with the next change
+    _altered: tuple[SchemaChange, Closed | None] | None = (
+        None  # the last of it, and its transaction
+    )
 
     def is_empty(self) -> bool:
         """Whether no closed segment is unpublished."""
@@ -133,6 +136,25 @@ class Outbox:
             return
         if not segments.is_landed(change, transactions, self.checkpoint):
             self._alteration = alteration if waiting is None else waiting.then(alteration)
+            self._altered = change, Closed.of(transactions, change.transaction)
+
+    def taken(self, ended: Closed | None, now: float) -> bool:
+        """A chunk of the stream is taken. ended: its first transaction, if that began before.
+
+        An alteration whose transaction has ended is landed in the place of its change if that is
+        left out, so that it is as durable as what follows. Returns whether one still waits.
+        """
+        if self._alteration is None or self._altered is None:
+            return False
+        change, closed = self._altered
+        closed = closed or ended
+        if closed is None:
+            return True
+        alteration, self._alteration = self._alteration, None
+        if self.checkpoint is None or not self.checkpoint.passes(closed.end):
+            at = change.ordinal + 1
+            self._add(segments.empty(change.table, Span(at, at, closed, closed), alteration), now)
+        return False
 
     def altered(self, dropped: tuple[str, ...]) -> Alteration | None:
         """Return the alteration that is landed with a chunk of a backfill, with the columns that
@@ -248,6 +270,8 @@ class Outbox:
         else:
             rows = [s for s in group if isinstance(s, RowSegment)]
             table = table_of([self.fill(s) for s in rows] if self.fill else rows)
+            if self.metadata and not any(s.origins for s in rows):
+                table = origins.with_metadata(table, origins.METADATA.empty_table())
             kind = FileKind.CHANGES
         file = self._new_file(table.schema)
         file.write(table)

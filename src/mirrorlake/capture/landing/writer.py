@@ -93,6 +93,7 @@ class LandingWriter:
         self._ahead = {found.table.table: found.ahead for found in tables if found.ahead}
         self._unnamed = set(self._outboxes)  # tables whose newest file is in no cut of this run
         self._published: set[TableId] = set()  # since the last cut
+        self._altered = set[TableId]()  # perhaps with an alteration that is not landed
         self._backfilled = False  # since the last cut, whose point may be the same
         self._stopped = {table: str(e["code"]) for table, e in records.stopped().items()}
         self._cut = cuts.newest()
@@ -111,8 +112,12 @@ class LandingWriter:
                 case SchemaChange() if table := self._outboxes.get(part.table.table):
                     # Rows with other columns start a new file without help.
                     table.alter(part, chunk.transactions)
+                    self._altered.add(part.table.table)
                 case Changes() | Truncation() if table := self._outboxes.get(part.table.table):
                     table.take(part, chunk.transactions, now)
+        if self._altered:
+            found = self._altered & self._outboxes.keys()
+            self._altered = {t for t in found if self._outboxes[t].taken(ended, now)}
         self._advance(chunk)
 
     def due(self) -> float | None:
