@@ -145,11 +145,8 @@ def reasons(evolving: EvolvingDatabase) -> dict[str, str]:
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "each"), some(LIVES, 4))
 def test_a_table_is_equal_after_what_the_log_does_not_tell(
-    request: pytest.FixtureRequest, evolving: EvolvingDatabase, name: str, *, each: bool
+    evolving: EvolvingDatabase, name: str, *, each: bool
 ) -> None:
-    if name == "attached at once" and each and evolving.database.sql.info.server_version < 150_000:
-        why = "on PostgreSQL 14 the deletion in the attached partition does not arrive"
-        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
     evolving.begin(*TABLES)
     changes = [one.format(publication=evolving.made) for one in CHANGES[name]]
     evolving.live([BEFORE, *changes, AFTER], each=each)

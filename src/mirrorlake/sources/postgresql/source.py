@@ -233,7 +233,8 @@ class PostgresSource:
                     self._settings.chunk_bytes,
                     since,
                     metadata=metadata,
-                    reconnect=self._replication if self._settings.streaming else None,
+                    reconnect=self._replication,
+                    streaming=self._settings.streaming,
                     two_phase=state is not None and state.two_phase,
                 )
             except BaseException as error:

@@ -49,6 +49,9 @@ class Partitioned:
     def loses_additions(self) -> bool:
         return False
 
+    def misses_attachments(self) -> bool:
+        return False
+
     def was_empty(self, oid: int, _name: TableId) -> bool:
         return oid not in self.filled
 

@@ -91,7 +91,8 @@ select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and 
                and a.xmin::text::bigint = made.by and a.cmin::text::bigint = made.command),
        (select by from made), (select command from made),
        array(select by from link), array(select command from link),
-       pg_relation_size(%(leaf)s::oid)
+       pg_relation_size(%(leaf)s::oid),
+       (select reltuples < 0 and relfilenode = oid from pg_class where oid = %(leaf)s)
 """
 
 
@@ -154,21 +155,29 @@ class CatalogLook:
         }
 
     def was_empty(self, oid: int, name: TableId) -> bool:
-        """Whether a partition held nothing when it became one, or holds nothing now."""
+        """Whether a partition held nothing when it became one, or holds nothing now; where the
+        server misses attachments, only if it has never held anything: it has an empty file, which
+        is its first, and was never vacuumed."""
         with translated():
             row = self._connection().execute(_MADE_AS_PARTITION, {"leaf": oid}).fetchone()
             assert row is not None
-            is_made_so, by, command, links, commands, size = row
+            is_made_so, by, command, links, commands, size, is_untouched = row
             above = zip(links, commands, strict=True)
             if is_made_so and all(
                 is_before(link, by) or (link == by and its < command) for link, its in above
             ):
                 return True
+            if self.misses_attachments():
+                return not size and is_untouched
             return not size or self._has_no_row(name)
 
     def loses_additions(self) -> bool:
         """Whether changes of a table that is put back into its publication may be lost for good."""
         return publication.loses_additions(self._connection().info.server_version)
+
+    def misses_attachments(self) -> bool:
+        """Whether changes of a partition may be missing after it was attached; see `Renewals`."""
+        return self._connection().info.server_version < _NOTICES_ATTACHMENTS
 
     def _has_no_row(self, name: TableId) -> bool:
         query = sql.SQL("select exists (select from only {})").format(
@@ -185,4 +194,4 @@ class CatalogLook:
         return not found
 
 
-_WITH_SCHEMAS = 150_000
+_WITH_SCHEMAS = _NOTICES_ATTACHMENTS = 150_000

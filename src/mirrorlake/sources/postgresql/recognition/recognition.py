@@ -11,11 +11,13 @@ from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription, key_of
 from mirrorlake.sources.postgresql.recognition.known import REWRITTEN, Known, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
+from mirrorlake.sources.postgresql.recognition.renewals import Renewals
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
 
@@ -26,18 +28,21 @@ class Catalog(Protocol):
     def tables(self, tables: Sequence[SourceTable]) -> Mapping[int, TableLook]: ...
     def was_empty(self, oid: int, name: TableId, /) -> bool: ...
     def loses_additions(self) -> bool: ...
+    def misses_attachments(self) -> bool: ...
 
 
 @dataclass(slots=True)
 class Recognition:
     """Of the tables of one stream. Tables without `known` are taken as they are at the first look.
 
-    reached: everything that ends at or before it was decoded.
+    reached: everything that ends at or before it was decoded. renewals: where its stream has to
+    begin anew.
     """
 
     catalog: Catalog
     tables: Mapping[int, SourceTable]  # by oid
     reached: Lsn = field(default_factory=lambda: Lsn(0))
+    renewals: Renewals = field(default_factory=Renewals)
     _known: dict[int, Known] = field(default_factory=dict)
     _looks: dict[int, TableLook] = field(default_factory=dict)  # of the chunk
     _truncated: dict[int, set[int]] = field(default_factory=dict)
@@ -144,6 +149,14 @@ class Recognition:
             elif reason := self._partitions_differ(oid, look, progress):
                 yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
 
+    def renewed(self, at: Lsn) -> Iterator[TableDiffers]:
+        """The stream has begun anew behind `at`. Returns the tables that are to be read since."""
+        if oids := self.renewals.begun(at):
+            looks = self.catalog.tables([self.tables[oid] for oid in sorted(oids)])
+            for kind, error in self.faults(looks):
+                if kind is not None:
+                    yield TableDiffers(TableId.parse(error.table), frozenset({kind}), error)
+
     def altered(self, oid: int, what: str) -> TableAltered:
         """The error of a table that cannot go on."""
         return _altered(self.tables[oid], what)
@@ -188,14 +201,18 @@ class Recognition:
             raise _altered(table, what)
 
     def _partitions_differ(self, oid: int, look: TableLook, progress: StreamProgress) -> str | None:
-        """Why rows of partitions differ from what was streamed; they are noted as they are now."""
+        """Why rows of partitions differ from what was streamed; they are noted as they are now,
+        unless that is found again as soon as the stream has begun anew."""
         known = self._known[oid]
         if known.partitions is None:
             return None
         replaced = partitions.replaced(known, look, progress)
-        reason = self._removed_or_added(known, look) or self._replaced(
-            oid, look, replaced, progress
-        )
+        reason = self._removed_or_added(known, look)
+        if reason and self.catalog.misses_attachments():
+            if self.renewals.awaits(oid, look):
+                return reason
+            self.renewals.settled(oid)
+        reason = reason or self._replaced(oid, look, replaced, progress)
         if reason or not replaced:
             now, node = look, known.node
             if reason and not look.columns.keys() <= known.columns.keys():

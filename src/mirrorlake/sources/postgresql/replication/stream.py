@@ -13,7 +13,7 @@ from psycopg import pq, sql
 
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.sources.chunk import Chunk
+from mirrorlake.sources.chunk import Chunk, TableDiffers
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
 from mirrorlake.sources.postgresql.decoder import Decoder
@@ -25,6 +25,7 @@ from mirrorlake.sources.postgresql.replication.spool import Message, Spools
 log = structlog.get_logger()
 
 STREAMING_OFF = "streaming_off"
+STREAM_RENEWED = "stream_renewed"
 
 _KEEPALIVE = ord("k")
 _HEADER = 25  # type, start, end, time of a message of data
@@ -42,6 +43,9 @@ closely are decoded together, and a single one is not kept waiting much."""
 
 _MEMORY_BYTES = 16 << 20
 """Messages of transactions in progress that are kept in memory; more of them are in files."""
+
+_END_SECONDS = 10.0
+"""For which the server is waited for at the end of a stream, in seconds."""
 
 _INTERNAL_ERROR = b"XX000"
 
@@ -61,11 +65,13 @@ class PostgresStream:
         *,
         metadata: bool,
         reconnect: Callable[[], Connection] | None = None,
+        streaming: bool = False,
         two_phase: bool = False,
     ) -> None:
-        """reconnect: if given, transactions in progress are streamed, if the server knows it; with
-        the new connection they are not. two_phase: the slot sends transactions when they are
-        prepared."""
+        """reconnect: opens another connection, to begin anew; needed for the two that follow.
+        streaming: transactions in progress are streamed, if the server knows it, and until it
+        fails. two_phase: the slot sends transactions when they are prepared. A decoder with a
+        recognition needs `reconnect` too."""
         assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
@@ -80,7 +86,7 @@ class PostgresStream:
         self._has_ended, self._two_phase = False, two_phase
         self._replayed: Iterator[Message] | None = None  # of a transaction that has waited
         self._reconnect = reconnect
-        self._start(streaming=reconnect is not None)
+        self._start(streaming=streaming)
 
     def _start(self, *, streaming: bool) -> None:
         """Begin behind what was handed on. A slot with two_phase begins where it was acknowledged,
@@ -117,8 +123,9 @@ class PostgresStream:
             if self._replayed is not None:  # the server is not waited for, but heard
                 self._wait(0)
             self._answer_when_due()
-        if not messages and self._sent <= self._idle and not self._decoder.has_noted:
-            return None  # nothing has happened
+        has_news = messages or self._sent > self._idle or self._decoder.has_noted
+        if not has_news and not self._is_renewal_due():
+            return None
         # Messages come in order: all up to the position that the server last reported are read.
         chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
@@ -128,7 +135,9 @@ class PostgresStream:
         for point in chunk.reached():
             assert isinstance(point, Lsn)
             self._passed = max(self._passed, point)
-        return chunk if messages or chunk.idle or chunk.known else None
+        if self._is_renewal_due():
+            chunk = replace(chunk, parts=[*chunk.parts, *self._renew()])
+        return chunk if messages or chunk.idle or chunk.known or chunk.parts else None
 
     def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
         """The available messages, and whether the server then reported that there are no more.
@@ -244,6 +253,41 @@ class PostgresStream:
         self._pgconn.flush()
         self._answered = time.monotonic()
 
+    def _is_renewal_due(self) -> bool:
+        recognition = self._decoder.recognition
+        is_open = self._decoder.in_transaction or self._replayed is not None
+        if is_open or self._has_ended or recognition is None:
+            return False
+        return recognition.renewals.is_due(self._passed)
+
+    def _renew(self) -> Iterator[TableDiffers]:
+        """Begin behind what was handed on: with the stream the server forgets what is published.
+        Returns the tables that are to be read since."""
+        assert self._decoder.recognition is not None
+        with translated():
+            self._end()
+        self._start_again(streaming=self._streaming is not None)
+        log.info(STREAM_RENEWED, slot=self._slot, position=str(self._passed))
+        return self._decoder.recognition.renewed(self._passed)
+
+    def _end(self) -> None:
+        """End the stream, so that its slot is free, and leave what comes of it meanwhile: it will
+        come again. Raises SourceUnavailable."""
+        deadline = time.monotonic() + _END_SECONDS
+        self._pgconn.put_copy_end()
+        self._pgconn.flush()
+        while (count := self._pgconn.get_copy_data(1)[0]) >= 0:
+            left = deadline - time.monotonic()
+            if count == 0 and not select.select([self._pgconn.socket], [], [], max(left, 0.0))[0]:
+                raise SourceUnavailable(
+                    f"PostgreSQL did not end the replication stream within {_END_SECONDS:.0f} s",
+                    hint="Capture reconnects.",
+                )
+            if count == 0:
+                self._pgconn.consume_input()
+        while self._pgconn.get_result() is not None:
+            pass
+
     def _go_on_without_streaming(self) -> None:
         """The server has ended the stream. If it failed where it streamed a transaction, it starts
         again without; otherwise SourceUnavailable.
@@ -260,15 +304,20 @@ class PostgresStream:
                 f"PostgreSQL ended the replication stream: {reason or 'no reason given'}",
                 hint="Capture reconnects.",
             )
-        # The process that has failed is not used again: servers have crashed of that.
+        log.warning(STREAMING_OFF, slot=self._slot, reason=reason, until="the next connection")
+        self._start_again(streaming=False)
+
+    def _start_again(self, *, streaming: bool) -> None:
+        """On another connection: servers have crashed of using the process of a failed stream
+        again, and that of one that was ended ends the next at once."""
+        assert self._reconnect is not None
         self._connection.close()
         self._connection = self._reconnect()
         self._pgconn = self._connection.pgconn
         if self._in_progress is not None:
             self._in_progress.close()
         self._has_ended = False
-        log.warning(STREAMING_OFF, slot=self._slot, reason=reason, until="the next connection")
-        self._start(streaming=False)
+        self._start(streaming=streaming)
 
 
 def _soon(deadline: float) -> float:
