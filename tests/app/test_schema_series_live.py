@@ -1,6 +1,6 @@
 """Random series of changes of a table and its rows at a live source, seen at random moments.
 
-Processes may die. The mirror ends equal, or its table stops and says why.
+Processes may die. The mirror ends equal.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ ACTS = (
 )
 KEYS = ("id", "code", "id, code")
 TYPES = ("int", "bigint", "text", "numeric(9)", "real", "varchar(30)")
-SAFE = ("its columns were changed again",)
-"""Why a table may stop: nothing tells what happened."""
 
 
 class Series:
@@ -197,8 +195,5 @@ def test_a_series_of_changes_ends_equal(
     )
     evolving.capture()
     evolving.apply()
-    if stopped := evolving.stopped():
-        assert any(why in stopped["public.apples"] for why in SAFE), stopped
-    else:
-        evolving.check("apples")
+    evolving.check("apples")
     evolving.forget()

@@ -2,13 +2,14 @@
 
 The stream describes a table as it was at some change, by names in the order of their numbers; the
 catalog is looked at later. A number is given once and columns never come back, so the number of
-columns that were described often says which they were. Where it does not, nothing is assumed: the
-table stops. No I/O.
+columns that were described often says which they were. Where it does not, nothing is assumed: what
+earlier rows have in these columns counts as unknown, and the table is read again. No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirrorlake.model.change import SchemaChangeKind
@@ -21,6 +22,10 @@ from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, Ta
 _UNCERTAIN = (
     SchemaChangeKind.COLUMN_ADDED,
     "a transaction changed rows, dropped a column and added another",
+)
+_UNIDENTIFIED = (
+    SchemaChangeKind.COLUMN_ADDED,
+    "its columns were changed several times before capture could see how",
 )
 _UNLOGGED = "the log does not contain the values of older rows"
 
@@ -90,21 +95,23 @@ def followed(
     after: Lsn | None = None,
 ) -> Followed | str:
     """The table as a change of `transaction` describes it; what was done to it, when it cannot go
-    on.
+    on: a column is captured under one of its names only.
 
     look: of a later moment, with nothing `altered` by then. after: where the transaction stands.
     """
     names = [*description.columns]
-    numbers = _standing(known, look, len(names))
-    if numbers is None:
+    # After one that could not be identified, a number of columns says nothing.
+    counts = min(known.columns, default=0) >= 0
+    numbers = _standing(known, look, len(names)) if counts else None
+    if counts and numbers is None:
         numbers = _standing(known, look, len(names), transaction)
         if numbers and not _are_named(look, dict(zip(numbers, names, strict=True)), transaction):
             numbers = None
-    is_certain = numbers is not None
+    uncertain, is_identified = None if numbers is not None else _UNCERTAIN, True
     if numbers is None:
         numbers = _by_names(known, look, description)
     if numbers is None:
-        return "its columns were changed again before capture could see how"
+        numbers, uncertain, is_identified = _unidentified(known, look, names), _UNIDENTIFIED, False
     described = dict(zip(numbers, names, strict=True))
     types = {number: description.columns[name] for number, name in described.items()}
     is_now = types == look.types
@@ -113,7 +120,8 @@ def followed(
         known,
         columns=described,
         former=frozenset(former),
-        last=look.last if is_now else max([known.last, *numbers]),
+        # Behind this, a column counts as one that is added with values that are known.
+        last=look.last if is_now or not is_identified else max([known.last, *numbers]),
         node=look.node if is_now else known.node,
         types=types,
         written=look.written if is_now else known.written,
@@ -123,8 +131,8 @@ def followed(
     found = _change(known, now, look, captures, after or known.at)
     if isinstance(found, str):
         return found
-    if not is_certain:
-        found = replace(found, differs={"": _UNCERTAIN, **found.differs})
+    if uncertain:
+        found = replace(found, differs={"": uncertain, **found.differs})
     return _with_key(known, found, description, captures)
 
 
@@ -336,6 +344,16 @@ def _by_names(known: Known, look: TableLook, description: RelationDescription) -
         ]:
             return numbers
     return None
+
+
+def _unidentified(known: Known, look: TableLook, names: Sequence[str]) -> list[int]:
+    """Numbers for columns of which it cannot be told which they are. One that is named now as it
+    was before keeps its number; another gets one that no column has, so that it counts as new, and
+    as another one as soon as it is recognised."""
+    before = {name: number for number, name in known.columns.items()}
+    kept = {n: number for n, number in before.items() if look.columns.get(number, n) == n}
+    unused = itertools.count(min([0, *known.columns]) - 1, -1)
+    return [kept[name] if name in kept else next(unused) for name in names]
 
 
 def _is_later(changed: int, transaction: int | None) -> bool:
