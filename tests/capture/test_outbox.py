@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.segments import Closed
 from mirrorlake.model.change import Alteration
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Lsn, Position
@@ -42,7 +43,7 @@ def feed(box: Outbox, *stream: Transaction, stops: frozenset[int] = frozenset())
 def alter(box: Outbox, alteration: Alteration, transaction: Transaction) -> None:
     """Before the first change of a transaction."""
     (chunk,) = chunks([transaction], set())
-    box.alter(SchemaChange(NARROW, 0, 0, alteration), chunk.transactions)
+    box.alter(SchemaChange(NARROW, 0, 0, alteration), chunk.transactions, 0.0)
 
 
 def values(store: MemoryStore) -> list[list[int]]:
@@ -321,17 +322,45 @@ class TestAlteration:
     ) -> None:
         feed(box, FIRST)
         alter(box, self.COPIED, SECOND)
-        assert not box.taken(None, 0.0)
+        assert not box.taken(0.0)
         roll(box)
         first, second = landed(store)
         assert (first.footer.alteration, second.footer.alteration) == (None, self.COPIED)
         assert values(store) == [[1, 2], []]
 
+    def test_it_waits_for_a_change_that_may_come_in_its_transaction(
+        self, store: MemoryStore, box: Outbox
+    ) -> None:
+        begun, rest = chunks([SECOND], {1})
+        box.alter(SchemaChange(NARROW, 0, 0, self.COPIED), begun.transactions, 0.0)
+        assert box.taken(0.0)
+        roll(box)
+        assert landed(store) == []
+        ended = Closed.of(rest.transactions, 0)
+        assert ended is not None
+        box.close(ended, 0.0)
+        assert not box.taken(0.0)
+        roll(box)
+        (file,) = landed(store)
+        assert (file.footer.alteration, file.changes) == (self.COPIED, [])
+
+    def test_it_does_not_wait_for_a_transaction_that_is_still_open(
+        self, store: MemoryStore, box: Outbox
+    ) -> None:
+        alter(box, self.COPIED, FIRST)
+        begun, rest = chunks([SECOND], {1})
+        take(box, begun)
+        roll(box)
+        assert [file.footer.alteration for file in landed(store)] == [self.COPIED]
+        take(box, rest)
+        roll(box)
+        assert values(store) == [[], [3, 4, 5]]
+
     def test_what_was_landed_without_rows_is_not_landed_again(self, store: MemoryStore) -> None:
         for _ in range(2):
             box = outbox(store)
             alter(box, self.COPIED, SECOND)
-            box.taken(None, 0.0)
+            box.taken(0.0)
             roll(box)
         assert [file.footer.alteration for file in landed(store)] == [self.COPIED]
 

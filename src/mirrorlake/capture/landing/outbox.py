@@ -84,9 +84,7 @@ class Outbox:
     _staged: int = 0
     _schema: pa.Schema | None = None
     _alteration: Alteration | None = None  # lands with the next change
-    _altered: tuple[SchemaChange, Closed | None] | None = (
-        None  # the last of it, and its transaction
-    )
+    _altered: tuple[SchemaChange, Closed | None] | None = None  # its last, and the transaction
 
     def is_empty(self) -> bool:
         """Whether no closed segment is unpublished."""
@@ -100,7 +98,6 @@ class Outbox:
         rows."""
         closed: Segment | None
         still_open: Segment | None
-        alteration, self._alteration = self._alteration, None
         if isinstance(part, Changes):
             kept = segments.after(part, transactions, self.checkpoint)
             if kept is None:
@@ -119,6 +116,9 @@ class Outbox:
             self._finish_all(np.array([part.transaction]), transactions)
             closed, still_open = segments.emptied(part, transactions)
             rows = 0
+        if not closed:
+            self._flush(now)
+        alteration, self._alteration = self._alteration, None
         if alteration and closed:
             closed = replace(closed, alteration=alteration)
         elif alteration and still_open:
@@ -129,32 +129,40 @@ class Outbox:
             self._add_open(still_open)
         return rows
 
-    def alter(self, change: SchemaChange, transactions: Transactions) -> None:
+    def alter(self, change: SchemaChange, transactions: Transactions, now: float) -> None:
         """Record an alteration of the columns, which is landed with the next change."""
-        alteration, waiting = change.alteration, self._alteration
+        alteration = change.alteration
         if alteration is None or not alteration.is_stored:
             return
         if not segments.is_landed(change, transactions, self.checkpoint):
+            closed = Closed.of(transactions, change.transaction)
+            if closed is None:
+                self._flush(now)
+            waiting = self._alteration
             self._alteration = alteration if waiting is None else waiting.then(alteration)
-            self._altered = change, Closed.of(transactions, change.transaction)
+            self._altered = change, closed
 
-    def taken(self, ended: Closed | None, now: float) -> bool:
-        """A chunk of the stream is taken. ended: its first transaction, if that began before.
+    def has_altered(self) -> bool:
+        """Whether an alteration waits for its change."""
+        return self._alteration is not None
 
-        An alteration whose transaction has ended is landed in the place of its change if that is
-        left out, so that it is as durable as what follows. Returns whether one still waits.
-        """
+    def taken(self, now: float) -> bool:
+        """A chunk of the stream is taken. Returns whether an alteration still waits."""
+        self._flush(now)
+        return self.has_altered()
+
+    def _flush(self, now: float) -> None:
+        """Land an alteration whose transaction has ended in the place of its change, which is left
+        out: it is as durable as what follows."""
         if self._alteration is None or self._altered is None:
-            return False
+            return
         change, closed = self._altered
-        closed = closed or ended
         if closed is None:
-            return True
+            return
         alteration, self._alteration = self._alteration, None
         if self.checkpoint is None or not self.checkpoint.passes(closed.end):
             at = change.ordinal + 1
             self._add(segments.empty(change.table, Span(at, at, closed, closed), alteration), now)
-        return False
 
     def altered(self, dropped: tuple[str, ...]) -> Alteration | None:
         """Return the alteration that is landed with a chunk of a backfill, with the columns that
@@ -191,6 +199,8 @@ class Outbox:
 
     def close(self, transaction: Closed, now: float) -> None:
         """The open transaction has ended."""
+        if self._altered is not None and self._altered[1] is None:
+            self._altered = self._altered[0], transaction
         self.unfinished.pop(transaction.end, None)
         if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
             self._discard_open()  # an earlier transaction after all: landed before the restart

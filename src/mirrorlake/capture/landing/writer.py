@@ -105,19 +105,19 @@ class LandingWriter:
     def take(self, chunk: Chunk, now: float) -> None:
         ended = Closed.of(chunk.transactions, 0) if chunk.opens else None
         for box in self._outboxes.values() if ended else ():
-            if ended and box.has_open():
+            if ended and (box.has_open() or box.has_altered()):
                 box.close(ended, now)
         for part in chunk.parts:
             match part:
                 case SchemaChange() if table := self._outboxes.get(part.table.table):
                     # Rows with other columns start a new file without help.
-                    table.alter(part, chunk.transactions)
+                    table.alter(part, chunk.transactions, now)
                     self._altered.add(part.table.table)
                 case Changes() | Truncation() if table := self._outboxes.get(part.table.table):
                     table.take(part, chunk.transactions, now)
         if self._altered:
             found = self._altered & self._outboxes.keys()
-            self._altered = {t for t in found if self._outboxes[t].taken(ended, now)}
+            self._altered = {t for t in found if self._outboxes[t].taken(now)}
         self._advance(chunk)
 
     def due(self) -> float | None:
