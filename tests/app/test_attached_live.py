@@ -10,6 +10,8 @@ from random import Random
 import psycopg
 import pytest
 
+from mirrorlake import root
+from mirrorlake.capture.record import Records
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
@@ -27,6 +29,7 @@ TABLES = (
 )
 LOOSE = "create table loose (id int not null primary key, note text)"
 ATTACH = "alter table apples attach partition loose for values from (20) to (30)"
+SELECTED = ("public.apples", "public.log")
 STATEMENTS = (
     f"{LOOSE}; {ATTACH}; insert into apples values (20, 'x')",
     "alter table apples detach partition loose; insert into loose values (21, 'x'), (22, 'y')",
@@ -112,5 +115,60 @@ def test_changes_arrive_of_partitions_that_are_attached_under_load(
         is_over.set()
         writer.join()
     evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+def test_a_table_that_was_emptied_before_it_is_attached_counts_as_filled(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.selected = SELECTED
+    evolving.begin(*TABLES)
+    changes = [
+        f"{LOOSE}; insert into loose values (25, 'x'); truncate loose",
+        "insert into apples values (5, 'y')",
+        ATTACH,
+        "insert into apples values (21, 'z')",
+        "insert into apples values (22, 'z'), (6, 'q')",
+    ]
+    evolving.live(changes, each=True)
+    evolving.check("apples")
+
+
+def test_a_partition_that_is_detached_before_the_stream_is_there_leaves_no_rows(
+    evolving: EvolvingDatabase,
+) -> None:
+    """The table is read with its rows, while the stream is far behind."""
+    evolving.selected = SELECTED
+    evolving.begin(*TABLES)
+    with evolving.capturing() as capture:
+        evolving.run(f"{LOOSE}; insert into loose values (21, 'x'), (22, 'y')", ATTACH)
+        evolving.run("update apples set note = 'k' where id = 1")
+        for n in range(12):
+            evolving.run(f"insert into log select generate_series({n}00000, {n}99999)")
+        for _ in range(20):
+            capture.step(0.2)
+        evolving.run("alter table apples detach partition loose")
+        for _ in range(2):
+            capture.once()
+            evolving.run("update apples set note = 'm' where id = 2")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+def test_changes_arrive_of_a_table_that_was_loaded_before_the_stream_is_there(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.selected = SELECTED
+    evolving.begin(*TABLES)
+    evolving.run(LOOSE, "insert into loose values (21, 'x')", ATTACH)
+    Records(evolving.store, root.LANDING).forget("public.apples")
+    for folder in (f"{root.LANDING}/public.schema/apples", "Tables/public/apples"):
+        evolving.store.delete_folder(folder)  # as `mirrorlake reset` does
+    with evolving.capturing() as capture:
+        for note in ("late", "later"):
+            evolving.run(f"update apples set note = '{note}' where id in (1, 21)")
+            capture.once()
     evolving.apply()
     evolving.check("apples")

@@ -213,6 +213,7 @@ class PostgresSource:
             self._look, {int(table.identity): table for table in tables}
         )
         with translated():
+            self._recognition.begins(since)
             decoder = Decoder(
                 {table.table: table for table in tables},
                 self._resolve,

@@ -91,8 +91,7 @@ select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and 
                and a.xmin::text::bigint = made.by and a.cmin::text::bigint = made.command),
        (select by from made), (select command from made),
        array(select by from link), array(select command from link),
-       pg_relation_size(%(leaf)s::oid),
-       (select reltuples < 0 and relfilenode = oid from pg_class where oid = %(leaf)s)
+       pg_relation_size(%(leaf)s::oid)
 """
 
 
@@ -155,20 +154,19 @@ class CatalogLook:
         }
 
     def was_empty(self, oid: int, name: TableId) -> bool:
-        """Whether a partition held nothing when it became one, or holds nothing now; where the
-        server misses attachments, only if it has never held anything: it has an empty file, which
-        is its first, and was never vacuumed."""
+        """Whether a partition held nothing when it became one, or holds nothing now. Where the
+        server misses attachments, that does not count: it may have looked at the table before."""
         with translated():
             row = self._connection().execute(_MADE_AS_PARTITION, {"leaf": oid}).fetchone()
             assert row is not None
-            is_made_so, by, command, links, commands, size, is_untouched = row
+            is_made_so, by, command, links, commands, size = row
             above = zip(links, commands, strict=True)
             if is_made_so and all(
                 is_before(link, by) or (link == by and its < command) for link, its in above
             ):
                 return True
             if self.misses_attachments():
-                return not size and is_untouched
+                return False
             return not size or self._has_no_row(name)
 
     def loses_additions(self) -> bool:

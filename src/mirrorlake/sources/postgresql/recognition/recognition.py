@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
-from mirrorlake.model.position import Lsn
+from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.postgresql.recognition import columns, partitions
@@ -53,6 +53,15 @@ class Recognition:
         self._known = {
             oid: Known.of(table.known) for oid, table in self.tables.items() if table.known
         }
+
+    def begins(self, since: LogPoint) -> None:
+        """The stream begins there. A table with partitions may have been loaded since."""
+        assert isinstance(since, Lsn)
+        self.renewals.began = since
+        split = {oid: k for oid, k in self._known.items() if k.partitions is not None}
+        if split and self.catalog.misses_attachments():
+            for oid, known in split.items():
+                self.renewals.expect(oid, known.loaded)
 
     def begin(self, described: Collection[int], changed: Collection[int]) -> None:
         """A chunk begins, which is older than what the catalog shows now: it describes tables, and
@@ -151,11 +160,14 @@ class Recognition:
 
     def renewed(self, at: Lsn) -> Iterator[TableDiffers]:
         """The stream has begun anew behind `at`. Returns the tables that are to be read since."""
-        if oids := self.renewals.begun(at):
-            looks = self.catalog.tables([self.tables[oid] for oid in sorted(oids)])
-            for kind, error in self.faults(looks):
-                if kind is not None:
-                    yield TableDiffers(TableId.parse(error.table), frozenset({kind}), error)
+        oids = self.renewals.begun(at)
+        for oid, look in self.catalog.tables([self.tables[oid] for oid in sorted(oids)]).items():
+            self._at_least(oid, look)
+            progress = StreamProgress(self._truncated.get(oid, ()))
+            reason = self._partitions_differ(oid, look, progress) or MISSED
+            self.renewals.settle(oid)
+            kinds = frozenset({SchemaChangeKind.PARTITION_CHANGED})
+            yield TableDiffers(self.tables[oid].table, kinds, self.altered(oid, reason))
 
     def altered(self, oid: int, what: str) -> TableAltered:
         """The error of a table that cannot go on."""
@@ -201,17 +213,17 @@ class Recognition:
             raise _altered(table, what)
 
     def _partitions_differ(self, oid: int, look: TableLook, progress: StreamProgress) -> str | None:
-        """Why rows of partitions differ from what was streamed; they are noted as they are now,
-        unless that is found again as soon as the stream has begun anew."""
+        """Why rows of partitions differ from what was streamed; they are noted as they are now.
+        Where the stream has to begin anew, that is told at once, and noted when it has."""
         known = self._known[oid]
         if known.partitions is None:
             return None
         replaced = partitions.replaced(known, look, progress)
         reason = self._removed_or_added(known, look)
         if reason and self.catalog.misses_attachments():
+            is_new = self.renewals.is_new(oid, look)
             if self.renewals.awaits(oid, look):
-                return reason
-            self.renewals.settled(oid)
+                return reason if is_new else None
         reason = reason or self._replaced(oid, look, replaced, progress)
         if reason or not replaced:
             now, node = look, known.node
@@ -256,6 +268,7 @@ class Recognition:
 
 
 KEY_NOT_LOGGED = "rows of a partition were changed while its replica identity lacked the key"
+MISSED = "partitions were attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
 _REWRITING = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
 _PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}

@@ -278,12 +278,12 @@ class PostgresStream:
         self._pgconn.flush()
         while (count := self._pgconn.get_copy_data(1)[0]) >= 0:
             left = deadline - time.monotonic()
-            if count == 0 and not select.select([self._pgconn.socket], [], [], max(left, 0.0))[0]:
+            if left <= 0:
                 raise SourceUnavailable(
                     f"PostgreSQL did not end the replication stream within {_END_SECONDS:.0f} s",
                     hint="Capture reconnects.",
                 )
-            if count == 0:
+            if count == 0 and select.select([self._pgconn.socket], [], [], left)[0]:
                 self._pgconn.consume_input()
         while self._pgconn.get_result() is not None:
             pass
