@@ -39,6 +39,8 @@ class SimulatedDatabase:
     """A database in memory. Its log numbers transactions and has a slot, or is one of sets of
     transactions without a slot, and then another server may take over."""
 
+    recognises = False
+
     def __init__(
         self, clock: Clock, random: Random, tables: Sequence[TableId], *, sets: bool = False
     ) -> None:
@@ -115,6 +117,7 @@ class SimulatedDatabase:
         settings = MemorySettings(
             self.memory,
             slot=None if self.has_sets else "mirrorlake",
+            recognises=self.recognises,
             messages=lambda: random.randint(1, 12),
             parts=lambda: random.randint(1, 3),
             rows=lambda left: random.randint(1, left),

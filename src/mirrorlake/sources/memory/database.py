@@ -20,6 +20,7 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogNumber, LogPoint
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.base import REPAIR
+from mirrorlake.sources.memory.columns import KnownColumns
 from mirrorlake.sources.table import SourceTable
 
 Row = Mapping[str, Any]
@@ -63,15 +64,30 @@ class Logged:
 
 @dataclass
 class MemoryTable:
-    """A table and its rows by key; without a key, by a row number."""
+    """A table and its rows by key; without a key, by a row number.
+
+    defaults: the values that the rows of then got in added columns, by the number of the column.
+    """
 
     described: SourceTable
     rows: dict[Key, Row] = field(default_factory=dict)
+    defaults: dict[int, Any] = field(default_factory=dict)
 
     def put(self, row: Row, number: Key) -> None:
         key = tuple(row[name] for name in self.described.key) or number
         assert key not in self.rows
         self.rows[key] = row
+
+    def alter(self, step: Step) -> None:
+        before = KnownColumns.of(self.described.known)
+        known = before.altered(step.columns, step.computed)
+        schema = Schema.of([column for column, _former in step.columns])
+        self.described = replace(
+            self.described, schema=schema, key=known.key_names, known=known.plain()
+        )
+        added = {n: c.name for n, c in known.columns.items() if n not in before.columns}
+        self.defaults |= {number: step.values.get(name) for number, name in added.items()}
+        self.rows = {key: step.altered(row) for key, row in self.rows.items()}
 
 
 @dataclass
@@ -130,7 +146,10 @@ class MemoryDatabase:
         """Create a table. Without a key, its rows cannot be identified in the log."""
         name, identity = TableId.parse(table), str(next(self._numbers))
         append_only = "" if key else "it has no key"
-        described = SourceTable(name, schema, tuple(key), identity, append_only=append_only)
+        known = KnownColumns.first(schema, key).plain()
+        described = SourceTable(
+            name, schema, tuple(key), identity, append_only=append_only, known=known
+        )
         with self.lock:
             assert name not in self.tables
             self.tables[name] = MemoryTable(described)
@@ -203,10 +222,7 @@ class MemoryDatabase:
                 table.rows.clear()
                 yield Write(step.kind, table.described, number)
             case WriteKind.ALTER:
-                schema = Schema.of([column for column, _former in step.columns])
-                table.described = replace(table.described, schema=schema)
-                for key, old in table.rows.items():
-                    table.rows[key] = {c.name: old.get(was or "") for c, was in step.columns}
+                table.alter(step)
                 yield Write(step.kind, table.described, number)
 
 
@@ -214,7 +230,7 @@ class MemoryDatabase:
 class Step:
     """A write that a transaction will apply at commit.
 
-    columns: the new columns of an altered table, each with its former name, None for a new column.
+    columns, computed: of an altered table, as in `MemoryTransaction.alter`.
     """
 
     kind: WriteKind
@@ -223,6 +239,19 @@ class Step:
     where: Row = field(default_factory=dict)
     unsent: frozenset[str] = frozenset()
     columns: Sequence[tuple[Column, str | None]] = ()
+    computed: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict)
+
+    def altered(self, row: Row) -> Row:
+        """A row as it is after the table is altered."""
+        new = dict[str, Any]()
+        for column, former in self.columns:
+            if column.name in self.computed:
+                new[column.name] = self.computed[column.name](row)
+            elif former is None:
+                new[column.name] = self.values.get(column.name)
+            else:
+                new[column.name] = row[former]
+        return new
 
 
 class MemoryTransaction:
@@ -246,9 +275,21 @@ class MemoryTransaction:
     def truncate(self, table: str) -> None:
         self.steps.append(Step(WriteKind.TRUNCATE, table))
 
-    def alter(self, table: str, columns: Sequence[tuple[Column, str | None]]) -> None:
-        """Replace the columns of a table; each takes the values of the column named beside it."""
-        self.steps.append(Step(WriteKind.ALTER, table, columns=columns))
+    def alter(
+        self,
+        table: str,
+        columns: Sequence[tuple[Column, str | None]],
+        computed: Mapping[str, Callable[[Row], Any]] | None = None,
+        **defaults: Any,
+    ) -> None:
+        """Replace the columns of a table. Each is the column named beside it; with None it is new.
+
+        defaults: values that rows get in new columns, NULL in the others. computed: functions that
+        compute the values of columns from the rows before; the log does not contain them. A column
+        that gets another type has such a function.
+        """
+        step = Step(WriteKind.ALTER, table, defaults, columns=columns, computed=computed or {})
+        self.steps.append(step)
 
 
 def gap(what: str) -> SourceGap:

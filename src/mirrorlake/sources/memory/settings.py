@@ -19,6 +19,8 @@ class MemorySettings:
         log is kept until `forget`.
     is_consistent: whether a snapshot shows one moment; otherwise each batch shows the moment when
         it is read, as with a server that has no consistent view of a whole table.
+    recognises: whether columns are recognised whatever their names are, so that the stream says
+        what became of earlier rows when a table was altered; otherwise it only describes the table.
     messages: changes and commits in a chunk.
     parts: parts of a table in a snapshot.
     rows: the size of the next batch, given the rows that are left.
@@ -32,6 +34,7 @@ class MemorySettings:
     selection: Selection = field(default_factory=lambda: Selection(("*",)))
     slot: str | None = "mirrorlake"
     is_consistent: bool = True
+    recognises: bool = True
     load_workers: int = 1
     messages: Callable[[], int] = lambda: 1_000
     parts: Callable[[], int] = lambda: 1

@@ -21,6 +21,7 @@ from mirrorlake.sources.base import (
     RetainedLog,
     Snapshot,
 )
+from mirrorlake.sources.memory.columns import are_other
 from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.stream import MemoryStream, batch_of
@@ -39,7 +40,7 @@ class MemorySnapshot:
             self.point = self._database.current
             tables = self._database.tables
             self._rows = {name: dict(table.rows) for name, table in tables.items()}
-            self._schemas = {name: table.described.schema for name, table in tables.items()}
+            self._described = {name: table.described for name, table in tables.items()}
         self._read: dict[tuple[TableId, int], LogPoint] = {}
 
     @property
@@ -104,8 +105,9 @@ class MemorySnapshot:
         """Raises TableAltered when the columns differ from those that the stream has described."""
         is_one, name = self._settings.is_consistent, table.table
         found = self._database.tables.get(name)
-        now = found.described.schema if found else None
-        if (self._schemas.get(name) if is_one else now) != table.schema:
+        now = found.described if found else None
+        seen = self._described.get(name) if is_one else now
+        if seen is None or seen.schema != table.schema or are_other(table.known, seen.known):
             raise TableAltered(
                 f"the columns of {name} have changed since its last row was read; the stream "
                 "sees the change of columns with the next change of a row",
@@ -144,7 +146,11 @@ class MemorySource:
     def discover(self) -> list[SourceTable]:
         with self._database.lock:
             found = [
-                replace(table.described, rows=len(table.rows))
+                replace(
+                    table.described,
+                    rows=len(table.rows),
+                    known=table.described.known if self._settings.recognises else {},
+                )
                 for name, table in sorted(self._database.tables.items())
                 if self._settings.selection.takes(name)
             ]

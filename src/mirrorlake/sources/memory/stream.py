@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.errors import SourceUnavailable, TableRecreated
+from mirrorlake.errors import SourceUnavailable, TableAltered, TableError, TableRecreated
 from mirrorlake.model.arrow import arrow_schema
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import Alteration, Marker
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.table import Schema
+from mirrorlake.model.table import Schema, TableId
 from mirrorlake.sources import chunk as chunks
 from mirrorlake.sources.chunk import Changes, Chunk, Part, TableLost, Transactions
+from mirrorlake.sources.memory.columns import Altered, KnownColumns
 from mirrorlake.sources.memory.database import Logged, Row, Write, WriteKind
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.table import SourceTable
@@ -38,6 +40,7 @@ class MemoryStream:
         self._metadata = metadata
         self._server = self._database.servers
         self._tables = {table.table: table for table in tables}
+        self._noted: dict[TableId, Mapping[str, Any]] = {}  # known since, and not reported
         self._at = since  # everything that it covers was sent
         self._is_open = False  # part of the next transaction was sent
         self._sent = 0  # writes of that transaction that were sent
@@ -77,6 +80,7 @@ class MemoryStream:
         after: list[LogPoint] = []
         begun: list[Logged] = []
         decoded: list[_Row | Part] = []
+        known: dict[TableId, Mapping[str, Any]] = {}
         for transaction in pending:
             if left <= 0:
                 break
@@ -84,40 +88,91 @@ class MemoryStream:
             after.append(self._at.join(transaction.after))
             begun.append(transaction)
             for ordinal, write in enumerate(writes, start=self._sent + 1):
-                decoded += self._decoded(len(begun) - 1, ordinal, write)
+                decoded += self._decoded(len(begun) - 1, ordinal, write, transaction.end)
             self._sent += len(writes)
             left -= len(writes) + 1
             self._is_open = left < 0 or self._sent < len(transaction.writes)
             if self._is_open:
                 break
             self._at, self._sent = self._at.join(transaction.end), 0
+            known, self._noted = known | self._noted, {}
         end: list[LogPoint | None] = [logged.end for logged in begun]
         if self._is_open and begun and not self._database.points.is_known_early:
             end[-1] = None
         times, names = [logged.time for logged in begun], [str(logged.end) for logged in begun]
         transactions = Transactions(after, end, times, names, self._is_open)
-        return Chunk(transactions, list(self._parts(decoded)), opens, None, 1)
+        return Chunk(transactions, list(self._parts(decoded)), opens, None, 1, known)
 
-    def _decoded(self, transaction: int, ordinal: int, write: Write) -> Iterator[_Row | Part]:
+    def _decoded(
+        self, transaction: int, ordinal: int, write: Write, end: LogPoint
+    ) -> Iterator[_Row | Part]:
+        """What is said of a write. end: of its transaction."""
         name = write.table.table
         known = self._tables.get(name)
-        if known is None:
+        is_sent = write.old is None or not (known and known.append_only)
+        if known is None or write.kind is WriteKind.ALTER or not is_sent:
             return
         if known.identity != write.table.identity:
-            del self._tables[name]
             what = "the table was dropped and created again in the source"
-            hint = f"Load it anew with `mirrorlake reset {name}`."
-            yield TableLost(name, TableRecreated(what, table=str(name), hint=hint))
+            yield self._lost(known, TableRecreated, what)
             return
-        if known.schema != write.table.schema:
-            known = self._tables[name] = replace(known, schema=write.table.schema)
-            before = ordinal if write.kind is WriteKind.ALTER else ordinal - 1
-            yield chunks.SchemaChange(known, transaction, before)
+        yield from self._described(known, write.table, transaction, ordinal - 1, end)
+        if (known := self._tables.get(name)) is None:
+            return
         if write.kind is WriteKind.TRUNCATE:
             yield chunks.Truncation(known, transaction, ordinal)
-        elif write.kind is WriteKind.INSERT or (write.old and not known.append_only):
-            for marker, row in _rows_of(write):
-                yield _Row(known, marker, row, transaction, ordinal, write.number)
+            return
+        for marker, row in _rows_of(write):
+            yield _Row(known, marker, row, transaction, ordinal, write.number)
+
+    def _described(
+        self, known: SourceTable, now: SourceTable, transaction: int, before: int, end: LogPoint
+    ) -> Iterator[Part]:
+        """What is said before a row or a truncation of a table that may have been altered. before:
+        the ordinal of the change before it; end: of the transaction."""
+        described = replace(known, schema=now.schema, key=now.key)
+        altered = self._altered(known, now)
+        if altered is None:
+            if described != known:
+                self._tables[known.table] = described
+                yield chunks.SchemaChange(described, transaction, before)
+        elif altered.is_older:
+            # The table is known by what it was when it was loaded, which was later.
+            if not self._is_loaded(known, end):
+                yield self._lost(known, TableAltered, "the table was altered while it was loaded")
+            elif described != known:
+                self._tables[known.table] = described
+                yield chunks.SchemaChange(described, transaction, before)
+        else:
+            facts = self._noted[known.table] = {**known.known, **now.known}
+            described = self._tables[known.table] = replace(described, known=facts)
+            alteration = altered.alteration(now.schema)
+            if altered.differs:
+                yield _differs(known, altered, alteration)
+            yield chunks.SchemaChange(described, transaction, before, alteration)
+
+    def _altered(self, known: SourceTable, now: SourceTable) -> Altered | None:
+        """What became of the columns of a table since it was known; None for nothing, or where it
+        is known by its names only."""
+        if known.known.get("version") in {None, now.known["version"]}:
+            return None
+        with self._database.lock:
+            table = self._database.tables.get(known.table)
+            is_one = table is not None and table.described.identity == known.identity
+            defaults = dict(table.defaults) if table and is_one else {}
+        altered = Altered.between(
+            KnownColumns.of(known.known), KnownColumns.of(now.known), defaults
+        )
+        return altered if altered.is_change else None
+
+    def _is_loaded(self, table: SourceTable, end: LogPoint) -> bool:
+        """Whether a transaction is part of what was loaded of a table."""
+        loaded = table.known.get("loaded")
+        return loaded is not None and self._database.points.parse(loaded).covers(end)
+
+    def _lost(self, table: SourceTable, error: type[TableError], what: str) -> TableLost:
+        del self._tables[table.table]
+        return TableLost(table.table, _error(table, error, what))
 
     def _parts(self, decoded: list[_Row | Part]) -> Iterator[Part]:
         """The parts of each table in order, with consecutive rows combined into columns."""
@@ -148,6 +203,18 @@ class _Row:
     transaction: int
     ordinal: int
     number: int
+
+
+def _differs(table: SourceTable, altered: Altered, alteration: Alteration) -> chunks.TableDiffers:
+    kinds, reasons = zip(*altered.differs, strict=True)
+    error = _error(table, TableAltered, " and ".join(reasons))
+    saved = tuple(alteration.saved.values())
+    return chunks.TableDiffers(table.table, frozenset(kinds), error, saved)
+
+
+def _error(table: SourceTable, error: type[TableError], what: str) -> TableError:
+    hint = f"Load it anew with `mirrorlake reset {table.table}`."
+    return error(what, table=str(table.table), hint=hint)
 
 
 def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
