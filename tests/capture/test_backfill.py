@@ -92,6 +92,13 @@ class Mirrored:
                     found += content.read().to_pylist()
         return found
 
+    def landed(self, table: str) -> list[dict[str, object]]:
+        """The rows of all landed files of a table."""
+        folder = f"{root.LANDING}/shop.schema/{table}"
+        files = [one for one in self.store.list(folder).files if one.name.endswith(".parquet")]
+        found = [pq.read_table(io.BytesIO(self.store.read(f"{folder}/{f.name}"))) for f in files]
+        return [row for one in found for row in one.to_pylist()]
+
     def told(self, folder: str) -> list[tuple[str, Alteration | None]]:
         """What the landed files say that they are, and that became of columns."""
         found = []
@@ -275,7 +282,7 @@ def test_the_first_chunk_has_an_alteration_that_is_not_landed() -> None:
     told = Alteration({"text": "note"})
     (point,) = [writer.durable]
     begun = Transactions([point], [None], [None], [""], is_open=True)
-    box.alter(SchemaChange(table, 0, 0, told), begun)
+    box.alter(SchemaChange(table, 0, 0, told), begun, 0.0)
     mirrored.ask()
     capture.once()
     capture.close()
@@ -285,6 +292,25 @@ def test_the_first_chunk_has_an_alteration_that_is_not_landed() -> None:
         told,
         *[None] * 3,
     ]
+
+
+def test_a_row_that_was_read_again_is_landed_before_the_rest_goes_on_after_a_restart() -> None:
+    mirrored = Mirrored()
+    columns = [*((column, column.name) for column in COLUMNS), (Column("more", STRING), None)]
+    with mirrored.database.transaction() as write:
+        write.alter("shop.orders", columns, {"more": lambda row: f"of {row['id']}"})
+        write.update("shop.orders", {"id": 5}, more="told")
+    capture = mirrored.capture()
+    capture.open()
+    while not [job for job in mirrored.jobs.jobs() if job.chunks == 1]:
+        capture.step(0.0)
+    capture.close()
+    with mirrored.database.transaction() as write:
+        write.update("shop.orders", {"id": 0}, ["note"], more="later")
+    mirrored.run()
+    (job,) = mirrored.jobs.jobs()
+    assert (job.state, job.rows) == (BackfillJobState.COMPLETED, 10)
+    assert "later" in [row.get("more") for row in mirrored.landed("orders") if row["id"] == 0]
 
 
 def test_a_range_reads_its_own_rows_only(mirrored: Mirrored) -> None:

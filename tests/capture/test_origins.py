@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.capture.landing.outbox import Outbox
-from mirrorlake.capture.origins import METADATA, as_of, with_metadata
+from mirrorlake.capture.origins import METADATA, ORDINALS, Committed, as_of, ended, with_metadata
 from mirrorlake.landing.parquet.unchanged import packed, unpacked
 from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import (
@@ -23,6 +23,7 @@ from mirrorlake.model.change import (
     METADATA_COLUMNS,
     UNCHANGED_COLUMN,
 )
+from mirrorlake.model.position import Lsn
 from tests.capture.landing import FOLDER, outbox, roll, take
 from tests.capture.streams import Transaction, chunks, inserts, streams
 from tests.conformance.store import names
@@ -97,6 +98,18 @@ def test_masks_stay_those_of_the_columns_that_were_there(
     data[MARKER_COLUMN] = pa.array([1] * len(mask), pa.int8())
     rows = with_metadata(pa.table(data), as_of("1:0", len(mask)))
     assert rows.column_names[columns:] == [*METADATA_COLUMNS, UNCHANGED_COLUMN, MARKER_COLUMN]
+    found = unpacked(rows[UNCHANGED_COLUMN].combine_chunks(), columns + len(METADATA))
+    assert (found[:, :columns] == mask).all()
+    assert not found[:, columns:].any()
+
+
+@pytest.mark.parametrize("columns", [5, 6, 7, 8, 13, 14])
+def test_masks_of_a_transaction_that_was_open_stay_those_of_its_columns(columns: int) -> None:
+    mask = np.eye(2, columns, dtype=bool)
+    data = {f"c{n}": [1, 2] for n in range(columns)} | {UNCHANGED_COLUMN: packed(mask)}
+    ordinals = pa.table([[1, 2]], schema=ORDINALS)
+    rows = ended(with_metadata(pa.table(data), ordinals), Committed(Lsn(1), None, ""))
+    assert rows.column_names[columns:] == [*METADATA_COLUMNS, UNCHANGED_COLUMN]
     found = unpacked(rows[UNCHANGED_COLUMN].combine_chunks(), columns + len(METADATA))
     assert (found[:, :columns] == mask).all()
     assert not found[:, columns:].any()

@@ -9,7 +9,7 @@ from mirrorlake.capture.segments import Closed
 from mirrorlake.model.change import Alteration
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Lsn, Position
-from mirrorlake.sources.chunk import SchemaChange
+from mirrorlake.sources.chunk import Changes, SchemaChange, Transactions
 from tests.capture.landing import FOLDER, landed, outbox, roll, take
 from tests.capture.streams import NARROW, WIDE, Event, Transaction, chunks, inserts
 from tests.conformance.store import names
@@ -328,33 +328,44 @@ class TestAlteration:
         assert (first.footer.alteration, second.footer.alteration) == (None, self.COPIED)
         assert values(store) == [[1, 2], []]
 
-    def test_it_waits_for_a_change_that_may_come_in_its_transaction(
+    def test_it_waits_for_the_end_of_its_own_transaction_and_of_no_other(
         self, store: MemoryStore, box: Outbox
     ) -> None:
-        begun, rest = chunks([SECOND], {1})
-        box.alter(SchemaChange(NARROW, 0, 0, self.COPIED), begun.transactions, 0.0)
+        first, second = (next(chunks([one], set())).transactions for one in (FIRST, SECOND))
+        after, ids = [*first.after, *second.after], [*first.id, *second.id]
+        begun = Transactions(after, [*first.end, None], [None, None], ids, is_open=True)
+        ends = [Closed.of(one, 0) for one in (first, second)]
+        assert ends[0]
+        assert ends[1]
+        feed(box, FIRST)
+        box.close(ends[0], 0.0)
+        box.alter(SchemaChange(NARROW, 1, 0, self.COPIED), begun, 0.0)
         assert box.taken(0.0)
-        roll(box)
-        assert landed(store) == []
-        ended = Closed.of(rest.transactions, 0)
-        assert ended is not None
-        box.close(ended, 0.0)
+        box.close(ends[1], 0.0)
         assert not box.taken(0.0)
         roll(box)
-        (file,) = landed(store)
-        assert (file.footer.alteration, file.changes) == (self.COPIED, [])
+        assert [str(file.first.point) for file in landed(store)] == [
+            str(FIRST.end),
+            str(SECOND.end),
+        ]
 
-    def test_it_does_not_wait_for_a_transaction_that_is_still_open(
-        self, store: MemoryStore, box: Outbox
+    @pytest.mark.parametrize("alters_again", [False, True])
+    def test_it_is_as_durable_as_its_transaction_if_an_open_one_follows(
+        self, store: MemoryStore, box: Outbox, alters_again: bool
     ) -> None:
-        alter(box, self.COPIED, FIRST)
-        begun, rest = chunks([SECOND], {1})
-        take(box, begun)
+        chunk = next(chunks([FIRST, SECOND], {4}))
+        assert (chunk.transactions.closed(), chunk.transactions.is_open) == (1, True)
+        box.alter(SchemaChange(NARROW, 0, 0, self.COPIED), chunk.transactions, 0.0)
+        if alters_again:
+            later = Alteration({"most": "more"})
+            box.alter(SchemaChange(NARROW, 1, 0, later), chunk.transactions, 0.0)
+        (part,) = chunk.parts
+        assert isinstance(part, Changes)
+        box.take(part.only(part.transaction == 1), chunk.transactions, 0.0)
+        box.taken(0.0)
         roll(box)
-        assert [file.footer.alteration for file in landed(store)] == [self.COPIED]
-        take(box, rest)
-        roll(box)
-        assert values(store) == [[], [3, 4, 5]]
+        (file,) = landed(store)
+        assert (file.footer.alteration, file.changes) == (self.COPIED, ())
 
     def test_what_was_landed_without_rows_is_not_landed_again(self, store: MemoryStore) -> None:
         for _ in range(2):

@@ -120,7 +120,11 @@ def ended(rows: pa.Table, origin: Committed) -> pa.Table:
     left = rows.remove_column(at)
     for field, column in reversed(list(zip(METADATA, found.columns, strict=True))):
         left = left.add_column(at, field, column)
-    return left
+    if UNCHANGED_COLUMN not in left.column_names:
+        return left
+    masks = [_widened(m, at + 1, at + len(METADATA)) for m in rows[UNCHANGED_COLUMN].chunks]
+    index = left.column_names.index(UNCHANGED_COLUMN)
+    return left.set_column(index, UNCHANGED_COLUMN, pa.chunked_array(masks, pa.binary()))
 
 
 def _widened(mask: pa.Array, columns: int, total: int) -> pa.Array:

@@ -141,7 +141,7 @@ class Backfills:
         self._looked = float("-inf")
         self._waiting = False  # for one that is under way
         self._over: set[str] = set()
-        self._required: dict[TableId, list[str]] = {}  # ids, of tables that differ
+        self._required: dict[TableId, list[BackfillJob]] = {}  # of tables that differ
         self._held: Collection[TableId] = ()
 
     # -- life -----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Backfills:
         for job in self._jobs.jobs(but=self._over | {but}):
             if job.is_due:
                 table = TableId.parse(job.request.table)
-                self._required.setdefault(table, []).append(job.request.id)
+                self._required.setdefault(table, []).append(job)
 
     @property
     def differing(self) -> Collection[TableId]:
@@ -206,18 +206,22 @@ class Backfills:
             return part
         if not isinstance(part, Changes):
             return part
-        found, again = unread.landed(part, partial(self._is_unread, table))
+        found, again = unread.landed(part, partial(self._is_unread, part.table))
         if again:
             what = "a row moved to a key that was read, with values that the source did not send"
             self.require(table, TableAltered(what, table=str(table)))
         return found
 
-    def _is_unread(self, table: TableId, rows: pa.Table) -> np.ndarray:
+    def _is_unread(self, table: SourceTable, rows: pa.Table) -> np.ndarray:
         """Which rows of a table that differs come with a chunk that is not landed yet."""
-        running = self._running.get(table)
-        if running is None or self._required[table] != [running.job.request.id]:
+        required = self._required[table.table]
+        if len(required) > 1:
             return np.ones(rows.num_rows, bool)
-        return running.left.contains(rows)
+        (job,), running = required, self._running.get(table.table)
+        left = job.remaining()  # as long as it has not gone on after a restart
+        if running is not None and running.job.request.id == job.request.id:
+            left = running.left
+        return remaining(table, job, left).contains(rows)
 
     def take(self, chunk: Chunk) -> None:
         """What the stream has brought."""

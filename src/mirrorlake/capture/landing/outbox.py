@@ -204,6 +204,7 @@ class Outbox:
         self.unfinished.pop(transaction.end, None)
         if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
             self._discard_open()  # an earlier transaction after all: landed before the restart
+            self._alteration = None
             return
         if self._parked:
             self._stage()  # what was closed before goes first
