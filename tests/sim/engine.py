@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -32,7 +32,7 @@ from mirrorlake.mirror.engine import (
     Outcome,
     Unknown,
 )
-from mirrorlake.mirror.faults import UnreadableFile
+from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.steps import (
     AddColumns,
     AlterColumns,
@@ -57,6 +57,8 @@ from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import START
 from tests.reference import UNCHANGED, Change, Row, Table
+from tests.sim import columns
+from tests.sim.columns import Columns, Layout
 
 
 @dataclass
@@ -64,6 +66,7 @@ class LakeTable:
     """A Delta table: its rows, its feed by version, and what it has recorded.
 
     named: in timestamp mode; forgotten: so many of these its log does not tell any more.
+    altered: the number of the last file before which columns were altered.
     """
 
     generation: str
@@ -86,6 +89,20 @@ class LakeTable:
     vacuumed: list[timedelta] = field(default_factory=list)
     commits: list[dict[str, Any]] = field(default_factory=list)
     backfilled: list[tuple[BackfillChunk, Counter[tuple[str, Row]]]] = field(default_factory=list)
+    altered: int = 0
+    whole_rows: bool | None = None
+    columns: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.columns = Columns.first(self.schema)
+
+    def relay(self, layout: Layout, rows: list[Row], feed: Counter[tuple[str, Row]]) -> None:
+        """Have other columns from the next version on, which is this."""
+        self.columns.become(layout, len(self.feed))
+        self.schema = layout.schema
+        self.table = columns.relaid(self.table, layout, self.key, rows)
+        self.feed.append(feed)
+        self.version += 1
 
 
 @dataclass
@@ -98,6 +115,7 @@ class ModelledEngine:
     """A `MirrorEngine` on a modelled lake.
 
     between: called between a batch's preparation and its commit, where anything may happen.
+    properties: of new tables.
     """
 
     lake: Lake
@@ -106,6 +124,8 @@ class ModelledEngine:
     reached: CrashHook
     between: Callable[[], None] = lambda: None
     lost_answers: float = 0.1
+    lost_alterations: float = 0.0
+    properties: Mapping[str, str] = field(default_factory=dict)
     wall: Callable[[], datetime] = lambda: START
     checkpoints: list[str] = field(default_factory=list)
     _told: dict[str, Progress] = field(default_factory=dict)
@@ -133,6 +153,8 @@ class ModelledEngine:
             last=table.identities.get("last"),
             begin=table.identities.get("begin"),
             described=table.described,
+            altered=table.altered,
+            whole_rows=table.whole_rows,
         )
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
@@ -149,6 +171,7 @@ class ModelledEngine:
             made = LakeTable(step.generation, step.detection, step.schema, step.key, table)
             made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
             made.properties |= {DELETES: SOFT} if step.soft else {}
+            made.properties |= self.properties
             self.lake.tables[step.path] = made
         self.reached(CrashPoint.TABLE_CREATED)
 
@@ -165,13 +188,43 @@ class ModelledEngine:
         self.lake.tables[path].vacuumed.append(retention)
 
     def add_columns(self, step: AddColumns) -> None:
-        raise AssertionError("no file of the simulation brings columns")
+        table = self.lake.tables[step.path]
+        if new := [column for column in step.columns if column.name not in table.schema]:
+            layout = table.columns.now.with_new(new, table.columns.last)
+            nothing = (None,) * len(new)
+            table.relay(layout, [(*row, *nothing) for row in table.table.rows], Counter())
+        self.reached(CrashPoint.COLUMNS_ADDED)
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
-        raise AssertionError("no column of the simulation is altered")
+        read = self.progress(step.path)
+        is_done = read.altered >= step.number
+        if is_done and not (step.types or step.dropped):
+            return
+        if is_done:
+            step = replace(step, copied={}, filled=None, converted=frozenset())
+        self.reached(CrashPoint.COLUMNS_WRITTEN)
+        before_commit()
+        self.between()
+        table = self.lake.tables[step.path]
+        if table.version != read.version or table.generation != read.generation:
+            raise TableFault("another writer was faster", table=str(step.table), hint="")
+        before = table.columns.now
+        layout = before.altered(step.types, step.dropped)
+        rows, feed = columns.altered(table.table.rows, before, layout, step)
+        if step.key is not None:
+            table.key, table.whole_rows = step.key, step.whole_rows
+        table.relay(layout, rows, feed)
+        table.altered = max(table.altered, step.number)
+        if self.random.random() < self.lost_alterations:
+            raise TableFault("no answer", table=str(step.table), hint="")
+        self.reached(CrashPoint.COLUMNS_ALTERED)
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        raise AssertionError("no table of the simulation has a log that says how long it is kept")
+        table = self.lake.tables[path]
+        table.properties |= properties
+        table.feed.append(Counter())
+        table.version += 1
+        self.reached(CrashPoint.PROPERTIES_SET)
 
     def set_key(self, step: SetKey) -> None:
         raise AssertionError("every table of the simulation has a key")
@@ -284,11 +337,12 @@ class ModelledEngine:
                 handle, 1, table.schema, step.default, table=str(step.table), file=path
             )
         flag = {ROW_DELETED: False} if step.soft else {}
+        stands = {n: table.schema.names.index(name) for n, name in enumerate(rows.names)}
         values = [list((row | flag).values()) for row in rows.data.to_pylist()]
         if rows.unchanged is not None:
             for row, mask in zip(values, unpacked(rows.unchanged, len(rows.names)), strict=True):
                 for index in mask.nonzero()[0]:
-                    row[index] = UNCHANGED
+                    row[stands[index]] = UNCHANGED
         markers = rows.marker.to_pylist()
         return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
 
@@ -319,9 +373,4 @@ def _counts(feed: Counter[tuple[str, Row]]) -> Counts:
 
 def replayed(table: LakeTable) -> Counter[Row]:
     """The rows that the feed of all versions leaves."""
-    rows: Counter[Row] = Counter()
-    for feed in table.feed:
-        for (kind, row), count in feed.items():
-            sign = 1 if kind in {"insert", "update_postimage"} else -1
-            rows[row] += sign * count
-    return +rows if min(rows.values(), default=0) >= 0 else rows
+    return columns.replayed(table.feed, table.columns)

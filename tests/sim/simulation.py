@@ -58,7 +58,7 @@ class Simulation:
         self._asked = 0
         self.clock = SteppedClock()
         sets = self.random.random() < 0.3
-        self.database = SimulatedDatabase(self.clock, self.random, TABLES, sets=sets)
+        self.database = self._new_database(sets=sets)
         self.files = Files(self.clock)
         self.lake = Lake()
         self.trace: list[str] = []
@@ -99,14 +99,20 @@ class Simulation:
         for _ in range(self.random.randint(0, 8)):
             self._write()
         for _ in range(STEPS):
-            step = self.random.choice(
-                [self._write, self._write, self._capture_step, self._capture_step,
-                 self._apply_step, self._apply_step, self._wait, self._fail_over,
-                 self._request, self._request, self._damage, self._lose]
-            )  # fmt: skip
-            self._surviving(step)
+            self._surviving(self.random.choice(self._steps()))
         self._settle()
         self._check_all()
+
+    def _steps(self) -> list[Callable[[], None]]:
+        """What may happen, each as likely as the others."""
+        return [
+            self._write, self._write, self._capture_step, self._capture_step,
+            self._apply_step, self._apply_step, self._wait, self._fail_over,
+            self._request, self._request, self._damage, self._lose,
+        ]  # fmt: skip
+
+    def _new_database(self, *, sets: bool) -> SimulatedDatabase:
+        return SimulatedDatabase(self.clock, self.random, TABLES, sets=sets)
 
     # -- what happens ---------------------------------------------------------------------------
 
@@ -281,23 +287,22 @@ class Simulation:
 
     def _new_apply(self, *, rivals: bool = True) -> ApplyLoop:
         store = self._store()
-        engine = ModelledEngine(
-            self.lake,
-            store,
-            self.random,
-            self._reached(),
-            between=self._rival if rivals else lambda: None,
-        )
         return ApplyLoop(
             store,
-            engine,
-            MirrorSettings(limits=self._limits, cleanup_seconds=1.0, soft_deletes=self._soft),
+            self._engine(store, self._rival if rivals else lambda: None),
+            self._mirror_settings(),
             self.clock,
             reached=self._reached(),
             holder=self._holder(),
             new_generation=lambda: str(UUID(int=self.random.getrandbits(128))),
             executors=partial(seeded, self.random),
         )
+
+    def _engine(self, store: MemoryStore, between: Callable[[], None]) -> ModelledEngine:
+        return ModelledEngine(self.lake, store, self.random, self._reached(), between=between)
+
+    def _mirror_settings(self) -> MirrorSettings:
+        return MirrorSettings(limits=self._limits, cleanup_seconds=1.0, soft_deletes=self._soft)
 
     def _rival(self) -> None:
         """The process stalls just before its commit, and another takes over meanwhile."""

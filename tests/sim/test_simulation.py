@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.profiles import tries
+from tests.sim.altering import ALTERING, AlteringSimulation
 from tests.sim.simulation import Simulation
 
 GROUPS = 20
@@ -46,6 +47,36 @@ def test_tables_equal_the_source_after_repairs(group: int) -> None:
     assert losses > SEEDS // 40
 
 
+@pytest.mark.parametrize("group", range(4))
+def test_tables_equal_the_source_whatever_becomes_of_their_columns(group: int) -> None:
+    for seed in range(group, SEEDS // 3, 4):
+        try:
+            AlteringSimulation(seed).run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}, alters")
+            raise
+
+
+def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
+    runs = [AlteringSimulation(seed) for seed in range(40)]
+    for run in runs:
+        run.run()
+    trace = [line for run in runs for line in run.trace]
+    tables = [table for run in runs for table in run.lake.tables.values()]
+    assert sum(len(table.columns.at) > 1 for table in tables) > 40
+    assert sum(bool(table.altered) for table in tables) > 30
+    for point in ALTERING:
+        assert any(line.endswith(f"died: {point}") for line in trace), point
+
+
+def test_the_simulation_does_read_altered_tables_again() -> None:
+    runs = [AlteringSimulation(seed) for seed in range(40, 60)]
+    for run in runs:
+        run.run()
+    found = [feed for r in runs for t in r.lake.tables.values() for _chunk, feed in t.backfilled]
+    assert sum(map(bool, found)) > 10
+
+
 def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
     runs = [Simulation(seed, is_damaged=bool(seed % 2)) for seed in range(16)]
     for run in runs:
@@ -60,8 +91,9 @@ def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
     assert any(found)
 
 
-def test_the_same_seed_gives_the_same_trace() -> None:
-    one, other = Simulation(7), Simulation(7)
+@pytest.mark.parametrize("kind", [Simulation, AlteringSimulation])
+def test_the_same_seed_gives_the_same_trace(kind: type[Simulation]) -> None:
+    one, other = kind(7), kind(7)
     one.run()
     other.run()
     assert one.trace == other.trace
