@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.errors import KeyColumnMissing, SchemaMergeFailure, UnsupportedColumn
-from mirrorlake.mirror.schema_evolution import key_columns, merge, needs_mapping
-from mirrorlake.model.change import ROW_POSITION
-from mirrorlake.model.table import Column, Schema
-from mirrorlake.model.types import LONG, DataType
+from mirrorlake.mirror.schema_evolution import alteration, key_columns, merge, needs_mapping
+from mirrorlake.mirror.steps import AlterColumns
+from mirrorlake.model.change import ROW_POSITION, Alteration
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.types import LONG, STRING, DataType
 from tests.mirror.planning import columns
 
 FILE = "00000000000000000017.parquet"
@@ -156,3 +158,18 @@ class TestKey:
 
     def test_no_key_is_a_key_of_no_columns(self) -> None:
         assert self.key() == ()
+
+
+def test_a_column_that_was_filled_and_then_got_another_type_is_null_where_that_does_not_fit() -> (
+    None
+):
+    filled = Alteration(filled=pa.RecordBatch.from_pydict({"a": ["x"]}))
+    altered = filled.then(Alteration(saved={"a": "a_before"}))
+    known = Schema.of([Column("k", LONG), Column("a", STRING)])
+    found = Schema.of([Column("k", LONG), Column("a", LONG)])
+    schema = merge("t", known, found, "1.parquet", altered=altered)
+    step = AlterColumns(TableId("s", "t"), "Tables/s/t", 1, {}, None, {})
+    told = alteration(step, schema, known, altered)
+    assert told is not None
+    assert told.filled is not None
+    assert told.filled.to_pylist() == [{"a": None}]

@@ -149,7 +149,11 @@ def alteration(
         converted = {*match_columns(schema.names, list(altered.saved))}
         values = altered.filled.to_pydict() if altered.filled is not None else {}
         filled = {
-            into[name]: altered.filled.column(name).cast(arrow_type(schema[into[name]].type))
+            into[name]: _fitting(
+                altered.filled.column(name),
+                arrow_type(schema[into[name]].type),
+                is_converted=into[name] in converted,
+            )
             for name, (value,) in values.items()
             if altered.filled is not None
             and name in into
@@ -177,6 +181,17 @@ def alteration(
         key=None if key is None else key_columns(str(step.table), key, schema, ""),
         whole_rows=altered is not None and altered.whole_rows,
     )
+
+
+def _fitting(value: pa.Array, kind: pa.DataType, *, is_converted: bool) -> pa.Array:
+    """A value that fills a column, in its type. Where the column got another type since it was
+    filled, NULL if it cannot be converted."""
+    try:
+        return value.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not is_converted:
+            raise
+        return pa.nulls(1, kind)
 
 
 def key_columns(table: str, key: Sequence[str], schema: Schema, file: str) -> tuple[str, ...]:

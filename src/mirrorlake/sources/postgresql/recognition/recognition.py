@@ -165,7 +165,7 @@ class Recognition:
             self._at_least(oid, look)
             progress = StreamProgress(self._truncated.get(oid, ()))
             reason = self._partitions_differ(oid, look, progress) or MISSED
-            self.renewals.settle(oid)
+            self.renewals.forget(oid)
             kinds = frozenset({SchemaChangeKind.PARTITION_CHANGED})
             yield TableDiffers(self.tables[oid].table, kinds, self.altered(oid, reason))
 

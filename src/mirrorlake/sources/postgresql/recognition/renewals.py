@@ -52,7 +52,7 @@ class Renewals:
         self.began = at
         return {oid for (oid, _links), seen in self._seen.items() if at.covers(seen)}
 
-    def settle(self, oid: int) -> None:
+    def forget(self, oid: int) -> None:
         """A table that awaited it is read again."""
         self._seen = {
             key: at for key, at in self._seen.items() if key[0] != oid or not self.began.covers(at)
