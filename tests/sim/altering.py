@@ -66,7 +66,7 @@ class AlteringSimulation(Simulation):
         usual = super()._reached()
 
         def reached(point: CrashPoint) -> None:
-            if point in ALTERING and not self._quiet and self.random.random() < 0.1:
+            if point in ALTERING and not self._quiet and self.random.random() < 0.3:
                 raise Crash(str(point))
             usual(point)
 

@@ -57,14 +57,15 @@ def test_tables_equal_the_source_whatever_becomes_of_their_columns(group: int) -
             raise
 
 
+@pytest.mark.full
 def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
-    runs = [AlteringSimulation(seed) for seed in range(40)]
+    runs = [AlteringSimulation(seed) for seed in range(80)]
     for run in runs:
         run.run()
     trace = [line for run in runs for line in run.trace]
     tables = [table for run in runs for table in run.lake.tables.values()]
-    assert sum(len(table.columns.at) > 1 for table in tables) > 40
-    assert sum(bool(table.altered) for table in tables) > 30
+    assert sum(len(table.columns.at) > 1 for table in tables) > 80
+    assert sum(bool(table.altered) for table in tables) > 60
     for point in ALTERING:
         assert any(line.endswith(f"died: {point}") for line in trace), point
 
