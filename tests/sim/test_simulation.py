@@ -70,6 +70,7 @@ def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
         assert any(line.endswith(f"died: {point}") for line in trace), point
 
 
+@pytest.mark.full
 def test_the_simulation_does_read_altered_tables_again() -> None:
     runs = [AlteringSimulation(seed) for seed in range(40, 60)]
     for run in runs:
