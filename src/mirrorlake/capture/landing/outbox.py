@@ -203,7 +203,8 @@ class Outbox:
             self._altered = self._altered[0], transaction
         self.unfinished.pop(transaction.end, None)
         if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
-            self._discard_open()  # an earlier transaction after all: landed before the restart
+            # An earlier transaction after all: landed before the restart, with its alteration.
+            self._discard_open()
             self._alteration = None
             return
         if self._parked:

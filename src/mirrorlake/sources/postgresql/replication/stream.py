@@ -68,10 +68,9 @@ class PostgresStream:
         streaming: bool = False,
         two_phase: bool = False,
     ) -> None:
-        """reconnect: opens another connection, to begin anew; needed for the two that follow.
-        streaming: transactions in progress are streamed, if the server knows it, and until it
-        fails. two_phase: the slot sends transactions when they are prepared. A decoder with a
-        recognition needs `reconnect` too."""
+        """reconnect: opens another connection, to begin anew, as streaming and a decoder with a
+        recognition need it. streaming: transactions in progress are streamed, if the server knows
+        it, and until it fails. two_phase: the slot sends transactions when they are prepared."""
         assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
