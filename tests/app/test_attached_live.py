@@ -29,14 +29,15 @@ TABLES = (
 )
 LOOSE = "create table loose (id int not null primary key, note text)"
 ATTACH = "alter table apples attach partition loose for values from (20) to (30)"
+DETACH = "alter table apples detach partition loose"
 SELECTED = ("public.apples", "public.log")
 STATEMENTS = (
     f"{LOOSE}; {ATTACH}; insert into apples values (20, 'x')",
-    "alter table apples detach partition loose; insert into loose values (21, 'x'), (22, 'y')",
+    f"{DETACH}; insert into loose values (21, 'x'), (22, 'y')",
     f"update loose set note = 'z' where id = 21; {ATTACH}",
     "delete from apples where id = 22; update apples set note = 'later' where id = 20",
     "insert into apples values (23, 'z'), (4, 'd')",
-    "alter table apples detach partition loose",
+    DETACH,
     "delete from loose where id = 20; insert into loose values (24, 'z')",
     ATTACH,
     "update apples set note = 'last' where id in (1, 24)",
@@ -148,7 +149,7 @@ def test_a_partition_that_is_detached_before_the_stream_is_there_leaves_no_rows(
             evolving.run(f"insert into log select generate_series({n}00000, {n}99999)")
         for _ in range(20):
             capture.step(0.2)
-        evolving.run("alter table apples detach partition loose")
+        evolving.run(DETACH)
         for _ in range(2):
             capture.once()
             evolving.run("update apples set note = 'm' where id = 2")
@@ -172,3 +173,44 @@ def test_changes_arrive_of_a_table_that_was_loaded_before_the_stream_is_there(
             capture.once()
     evolving.apply()
     evolving.check("apples")
+
+
+def of_others(evolving: EvolvingDatabase) -> str:
+    """The statement that makes the publication before capture does."""
+    via_root = "with (publish_via_partition_root = true)"
+    return f"create publication {evolving.made} for all tables {via_root}"
+
+
+@pytest.mark.parametrize("point", [None, CrashPoint.BACKFILL_REQUIRED, CrashPoint.CUT_WRITTEN])
+def test_changes_arrive_of_a_partition_that_became_a_table_of_its_own(
+    evolving: EvolvingDatabase, point: CrashPoint | None
+) -> None:
+    """It is loaded while the stream reads what it was changed by as a partition. Nothing but the
+    detachment tells the server that it is published under its own name from then on."""
+    evolving.run(*TABLES, LOOSE, "insert into loose values (20, 'x'), (21, 'y')", ATTACH)
+    evolving.run(of_others(evolving))
+    evolving.capture()
+    evolving.apply()
+    evolving.run("update apples set note = 'k' where id in (1, 20)", DETACH)
+    with suppress(Crash), evolving.capturing(Dying(point)) as capture:
+        for number in (22, 23):
+            evolving.run(f"insert into loose values ({number}, 'late')")
+            capture.once()
+    evolving.run("delete from loose where id = 21")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("loose")
+    evolving.check("apples")
+
+
+def test_a_new_table_that_was_no_partition_is_read_once(evolving: EvolvingDatabase) -> None:
+    evolving.run(*TABLES, of_others(evolving))
+    evolving.capture()
+    new = "create table pears (id serial primary key, note text default 'x', at timestamp)"
+    evolving.run(new, "insert into pears default values")
+    evolving.capture()
+    evolving.run("insert into pears default values")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")
+    assert not evolving.read_again()

@@ -52,6 +52,9 @@ class Partitioned:
     def misses_attachments(self) -> bool:
         return False
 
+    def was_partition(self, _oid: int) -> bool:
+        return False
+
     def was_empty(self, oid: int, _name: TableId) -> bool:
         return oid not in self.filled
 

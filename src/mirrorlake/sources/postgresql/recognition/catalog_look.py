@@ -94,6 +94,14 @@ select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and 
        pg_relation_size(%(leaf)s::oid)
 """
 
+# Its columns are written again when it is detached: all that it had by then.
+_WAS_PARTITION = """
+select not exists (
+    select from pg_attribute a join pg_attribute made on made.attrelid = a.attrelid
+    where a.attrelid = %(table)s and a.attnum > 0 and made.attnum = -1
+    and a.xmin = made.xmin and a.cmin::text = made.cmin::text)
+"""
+
 
 class CatalogLook:
     """Looks at tables by oid."""
@@ -176,6 +184,14 @@ class CatalogLook:
     def misses_attachments(self) -> bool:
         """Whether changes of a partition may be missing after it was attached; see `Renewals`."""
         return self._connection().info.server_version < _NOTICES_ATTACHMENTS
+
+    def was_partition(self, oid: int) -> bool:
+        """Whether a table may have been a partition before: all its columns were written again."""
+        with translated():
+            row = self._connection().execute(_WAS_PARTITION, {"table": oid}).fetchone()
+            assert row is not None
+            (was_partition,) = row
+            return bool(was_partition)
 
     def _has_no_row(self, name: TableId) -> bool:
         query = sql.SQL("select exists (select from only {})").format(

@@ -29,6 +29,7 @@ class Catalog(Protocol):
     def was_empty(self, oid: int, name: TableId, /) -> bool: ...
     def loses_additions(self) -> bool: ...
     def misses_attachments(self) -> bool: ...
+    def was_partition(self, oid: int, /) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -55,13 +56,15 @@ class Recognition:
         }
 
     def begins(self, since: LogPoint) -> None:
-        """The stream begins there. A table with partitions may have been loaded since."""
+        """The stream begins there. A table may have been loaded since that has partitions, or that
+        was one when the stream comes to its changes."""
         assert isinstance(since, Lsn)
         self.renewals.began = since
-        split = {oid: k for oid, k in self._known.items() if k.partitions is not None}
-        if split and self.catalog.misses_attachments():
-            for oid, known in split.items():
-                self.renewals.expect(oid, known.loaded)
+        later = {oid: k for oid, k in self._known.items() if not since.covers(k.loaded)}
+        if later and self.catalog.misses_attachments():
+            for oid, known in later.items():
+                if known.partitions is not None or self.catalog.was_partition(oid):
+                    self.renewals.expect(oid, known.loaded)
 
     def begin(self, described: Collection[int], changed: Collection[int]) -> None:
         """A chunk begins, which is older than what the catalog shows now: it describes tables, and
@@ -268,7 +271,7 @@ class Recognition:
 
 
 KEY_NOT_LOGGED = "rows of a partition were changed while its replica identity lacked the key"
-MISSED = "partitions were attached or detached, which the server did not notice"
+MISSED = "a partition was attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
 _REWRITING = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
 _PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}

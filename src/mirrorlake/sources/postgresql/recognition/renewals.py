@@ -4,7 +4,8 @@ partition was attached or detached.
 Its WAL sender looks up once whether and as what the changes of a table are published, at the first
 change that it reads. So changes of a partition that was filled first and attached then are missing,
 until a stream begins behind the attachment. The table is read after that, whatever became of the
-partition meanwhile. No I/O.
+partition meanwhile. So are those of a partition that was detached and is mirrored by itself: they
+still come as those of its former table. No I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Renewals:
 
     def expect(self, oid: int, at: Lsn) -> None:
         """A table was read at a place that the stream has not reached, with the partitions that it
-        had by then."""
+        had by then, or after it was a partition."""
         if not self.began.covers(at):
             self._seen[oid, frozenset()] = at
 
