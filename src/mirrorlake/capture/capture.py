@@ -303,17 +303,21 @@ class Capture:
         return [table for table in self._tables if str(table.table) not in stopped]
 
     def _load(self, snapshot: Snapshot, record: StreamRecord) -> None:
-        """Load what is missing, sink by sink. The tables are known by what they are at the start of
-        it, in the publication that carries them from then on."""
-        streamed = self._streamed()
-        begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
+        """Load what is missing, sink by sink. Tables that no sink has are known by what they are at
+        the start of it, in the publication that carries them from then on; of the others the stream
+        still brings what they became."""
+        streamed, now = self._streamed(), self._source.discover()
+        absent = [{table.table for table in sink.missing(streamed)} for sink in self._sinks]
+        begun, new = set.union(*absent), set.intersection(*absent)
+        for error in members.renamed(now, begun - new, self._records, self._sinks):
+            members.stop(self._records, error)
         self._unloaded.begin([table for table in streamed if table.table in begun])
         seen = self._unloaded.seen(snapshot)
-        found = [table for table in self._source.discover() if table.table in begun and table.known]
+        found = [table for table in now if table.table in new and table.known]
         without_effect.begin(self._records, found)
         self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
         # As counted before the snapshot: what came in between counts as missed, not as loaded.
-        append_only.begin(self._records, [table for table in streamed if table.table in begun])
+        append_only.begin(self._records, [table for table in streamed if table.table in new])
         self._outages.resumed()
         for sink in self._sinks:
             # The small ones are soon there, and the large ones are read in parts to the end.

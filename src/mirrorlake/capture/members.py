@@ -13,7 +13,7 @@ former one. In this order, of which each step may be done again:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import structlog
@@ -25,6 +25,7 @@ from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
     NotSelected,
     SelectionChanged,
+    TableAltered,
     TableError,
     TableRecreated,
     UnsupportedColumn,
@@ -115,6 +116,29 @@ def begin_anew(
     BackfillRecords(records).drop(name)
     records.forget(name)
     log.info(TABLE_REPLACED, table=name)
+
+
+def renamed(
+    tables: Iterable[SourceTable],
+    joining: Collection[TableId],
+    records: Records,
+    sinks: Sequence[Sink],
+) -> Iterator[TableAltered]:
+    """Why tables that another sink has cannot be loaded: the stream still brings new names of their
+    columns, with which the rows are loaded already. Sinks of events alone know no former names."""
+    known = records.known()
+    for table in tables:
+        if table.table not in joining or all(s.holds(table.table) for s in sinks if s.is_corrected):
+            continue
+        now = table.known.get("columns", {})
+        former = known.get(str(table.table), {}).get("columns", {})
+        if any(now.get(number, name) != name for number, name in former.items()):
+            yield TableAltered(
+                "columns were renamed after the last change that was captured and before a "
+                "destination was added",
+                table=str(table.table),
+                hint=f"Run `mirrorlake reset {table.table}` to load it into all destinations.",
+            )
 
 
 def try_again(records: Records, sinks: Sequence[Sink]) -> None:
