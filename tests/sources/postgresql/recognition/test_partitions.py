@@ -55,7 +55,7 @@ class Partitioned:
     def was_partition(self, _oid: int) -> bool:
         return False
 
-    def was_empty(self, oid: int, _name: TableId) -> bool:
+    def was_empty(self, oid: int, _name: TableId, _links: Mapping[int, int]) -> bool:
         return oid not in self.filled
 
     def make(self, told: str = ROW) -> None:

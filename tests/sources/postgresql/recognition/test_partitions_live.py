@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import psycopg
 import pytest
 
 from mirrorlake.capture.schema_policy import TYPES
@@ -120,6 +121,27 @@ def test_a_table_with_altered_partitions_differs_before_the_next_row(
     assert what in first.error.what
     (before,) = [chunk for chunk in chunks if first in chunk.parts]
     assert list(before.parts).index(first) == 0
+
+
+def test_rows_from_before_an_attachment_by_an_older_transaction_are_found(
+    any_captured: Captured,
+) -> None:
+    any_captured.begin(*TABLE)
+    with (
+        any_captured.streaming() as (source, reader),
+        psycopg.connect(any_captured.settings.url) as older,
+    ):
+        older.execute("select txid_current()")
+        any_captured.run(
+            "create table loose (id int not null primary key, note text) partition by range (id)",
+            "create table looser partition of loose for values from (100) to (150)",
+            "insert into loose values (100)",
+        )
+        older.execute(ATTACH)
+        older.commit()
+        any_captured.run("insert into apples (id) values (250)")
+        (found,) = differing(reader.read_to(source.current()))
+    assert "looser was attached with rows" in found.error.what
 
 
 RETYPED = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -13,7 +13,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, translated
 from mirrorlake.sources.postgresql.recognition import row_identity
-from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook, is_before
+from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.table import SourceTable
@@ -75,32 +75,27 @@ from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.re
 where t.oid <> t.root
 """  # noqa: S608
 
-# What was attached had its columns written again; what was made as a partition did not, and xmin
-# and cmin of its system columns show when that was. Each link above must have been there by then.
-_MADE_AS_PARTITION = """
-with recursive made as (
-    select xmin::text::bigint as by, cmin::text::bigint as command from pg_attribute
-    where attrelid = %(leaf)s and attnum = -1),
-link(parent, by, command) as (
-    select inhparent, xmin::text::bigint, cmin::text::bigint from pg_inherits
-    where inhrelid = (select inhparent from pg_inherits where inhrelid = %(leaf)s)
-    union all
-    select i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint
-    from link join pg_inherits i on i.inhrelid = link.parent)
-select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and a.attnum > 0
-               and a.xmin::text::bigint = made.by and a.cmin::text::bigint = made.command),
-       (select by from made), (select command from made),
-       array(select by from link), array(select command from link),
-       pg_relation_size(%(leaf)s::oid)
-"""
-
-# Its columns are written again when it is detached: all that it had by then.
-_WAS_PARTITION = """
-select not exists (
+# Attaching and detaching write all columns of a partition again.
+_HAS_FIRST_COLUMN = """exists (
     select from pg_attribute a join pg_attribute made on made.attrelid = a.attrelid
-    where a.attrelid = %(table)s and a.attnum > 0 and made.attnum = -1
+    where a.attrelid = {table} and a.attnum > 0 and made.attnum = -1
     and a.xmin = made.xmin and a.cmin::text = made.cmin::text)
 """
+
+_WAS_PARTITION = f"select not {_HAS_FIRST_COLUMN.format(table='%(table)s::oid')}"
+
+# What was made as a partition came after what is above it, whatever the numbers of transactions.
+_ABOVE = f"""
+with recursive above(oid, link) as (
+    select inhrelid, xmin::text::bigint from pg_inherits where inhrelid = %(leaf)s
+    union all
+    select i.inhrelid, i.xmin::text::bigint
+    from above join pg_inherits h on h.inhrelid = above.oid
+    join pg_inherits i on i.inhrelid = h.inhparent)
+select oid::bigint, link, {_HAS_FIRST_COLUMN.format(table="above.oid")} from above
+"""  # noqa: S608
+
+_SIZE = "select pg_relation_size(%(table)s::oid)"
 
 
 class CatalogLook:
@@ -161,20 +156,17 @@ class CatalogLook:
             for oid, last, node, is_partitioned, published, listed in found
         }
 
-    def was_empty(self, oid: int, name: TableId) -> bool:
+    def was_empty(self, oid: int, name: TableId, links: Mapping[int, int]) -> bool:
         """Whether a partition held nothing when it became one, or holds nothing now. Where the
-        server misses attachments, that does not count: it may have looked at the table before."""
+        server misses attachments, that does not count: it may have looked at the table before.
+        links: those that were there when the partition was not."""
         with translated():
-            row = self._connection().execute(_MADE_AS_PARTITION, {"leaf": oid}).fetchone()
-            assert row is not None
-            is_made_so, by, command, links, commands, size = row
-            above = zip(links, commands, strict=True)
-            if is_made_so and all(
-                is_before(link, by) or (link == by and its < command) for link, its in above
-            ):
+            above = self._connection().execute(_ABOVE, {"leaf": oid}).fetchall()
+            if above and all(is_made or links.get(one) == link for one, link, is_made in above):
                 return True
             if self.misses_attachments():
                 return False
+            ((size,),) = self._connection().execute(_SIZE, {"table": oid}).fetchall()
             return not size or self._has_no_row(name)
 
     def loses_additions(self) -> bool:
