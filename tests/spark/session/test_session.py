@@ -249,6 +249,25 @@ except SparkUnavailable as error:
     assert found["what"].startswith("Spark did not start on nonsense")
 
 
+@pytest.mark.full
+def test_our_own_session_with_a_log_store_that_overwrites_is_refused() -> None:
+    found = in_a_process_of_its_own(
+        """
+import json
+from mirrorlake.errors import UnsafeStorage
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.settings import SparkSettings
+conf = {"spark.delta.logStore.file.impl": "io.delta.storage.HDFSLogStore"}
+try:
+    Spark.start(SparkSettings(master="local[1]", conf=conf))
+except UnsafeStorage as error:
+    print(json.dumps({"what": error.what, "hint": error.hint}))
+"""
+    )
+    assert "can overwrite the commit of another process" in found["what"]
+    assert "spark.conf" in found["hint"]
+
+
 # -- cancelling -------------------------------------------------------------------------------
 
 

@@ -304,7 +304,8 @@ class Outbox:
         staged.finish(None)
         file = self._new_file(origins.ended(written.schema.empty_table(), origin).schema)
         with self.store.open(staged.path) as handle:
-            for batch in pq.ParquetFile(handle).iter_batches():
+            written_before = pq.ParquetFile(handle, page_checksum_verification=True)
+            for batch in written_before.iter_batches():
                 rows = pa.Table.from_batches([batch]).cast(written.schema)
                 file.write(origins.ended(rows, origin))
         self.store.delete(staged.path)

@@ -75,7 +75,7 @@ def add(session: SparkSession) -> None:
 
 
 def check(session: SparkSession, scheme: str) -> None:
-    """Check whether commits of a given session can overwrite others on a storage.
+    """Check whether commits of a session can overwrite others on a storage.
 
     scheme: of the URL of the tables. Raises UnsafeStorage.
     """
@@ -87,7 +87,8 @@ def check(session: SparkSession, scheme: str) -> None:
         f"the session commits to {scheme}:// by a log store that can overwrite the commit of "
         "another process",
         where="spark",
-        hint=f"Create it with spark.jars={JAR} and {_setting(scheme)}={required}.",
+        hint=f"Create it with spark.jars={JAR} and {_setting(scheme)}={required}. In spark.conf of "
+        "a project, leave that setting out.",
     )
 
 

@@ -61,7 +61,7 @@ class Spark:
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
         workers.check(session)
-        log_store.check(session, tables.url.partition("://")[0] if tables else "file")
+        log_store.check(session, _scheme(tables))
         if tables is not None:
             s3a.check(session, tables)
         return cls(session, is_ours=False)
@@ -123,6 +123,8 @@ class Spark:
             if conf.get(class_path.PACKAGES):
                 class_path.record(conf, session)
                 log_store.add(session)
+            # spark.conf may name another, and a session of someone else may have been there.
+            log_store.check(session, _scheme(tables))
             workers.check(session)
             if tables is not None:
                 s3a.check(session, tables)
@@ -185,6 +187,11 @@ def end_jvm(patience: float = 1.5) -> None:
             process.kill()
     for log in _logs:
         log.unlink(missing_ok=True)
+
+
+def _scheme(tables: StorageLocation | None) -> str:
+    """The storage of the tables, by its URL."""
+    return tables.url.partition("://")[0] if tables else "file"
 
 
 def _ours(settings: SparkSettings) -> dict[str, str]:

@@ -77,7 +77,8 @@ class LoadFiles:
         """The rows of a staged file for which the mask is true."""
         schema, start = self._staged_schema(), 0
         with self.store.open(path) as handle:
-            for batch in pq.ParquetFile(handle).iter_batches():
+            found = pq.ParquetFile(handle, page_checksum_verification=True)
+            for batch in found.iter_batches():
                 which = pa.array(mask[start : start + batch.num_rows])
                 yield pa.Table.from_batches([batch]).filter(which).cast(schema)
                 start += batch.num_rows
