@@ -309,7 +309,7 @@ class Capture:
         streamed, now = self._streamed(), self._source.discover()
         absent = [{table.table for table in sink.missing(streamed)} for sink in self._sinks]
         begun, new = set.union(*absent), set.intersection(*absent)
-        for error in members.renamed(now, begun - new, self._records, self._sinks):
+        for error in members.renamed(now, absent, self._records, self._sinks):
             members.stop(self._records, error)
         self._unloaded.begin([table for table in streamed if table.table in begun])
         seen = self._unloaded.seen(snapshot)

@@ -120,15 +120,19 @@ def begin_anew(
 
 def renamed(
     tables: Iterable[SourceTable],
-    joining: Collection[TableId],
+    missing: Sequence[Collection[TableId]],
     records: Records,
     sinks: Sequence[Sink],
 ) -> Iterator[TableAltered]:
     """Why tables that another sink has cannot be loaded: the stream still brings new names of their
-    columns, with which the rows are loaded already. Sinks of events alone know no former names."""
+    columns, with which the rows are loaded already. Sinks of events alone know no former names.
+    missing: the tables that are to be loaded, of each sink."""
+    new = set.intersection(*map(set, missing))
+    followed = [names for sink, names in zip(sinks, missing, strict=True) if sink.is_corrected]
+    joining = set().union(*followed) - new
     known = records.known()
     for table in tables:
-        if table.table not in joining or all(s.holds(table.table) for s in sinks if s.is_corrected):
+        if table.table not in joining:
             continue
         now = table.known.get("columns", {})
         former = known.get(str(table.table), {}).get("columns", {})
