@@ -63,8 +63,8 @@ def test_an_ordinary_name_is_its_folder(name: str) -> None:
 def test_delta_rs_duckdb_and_sql_read_a_table_of_any_name(zone: Zone, name: str) -> None:
     path = filled(zone, name)
     assert rows_by_delta_rs(path) == [(1, "a")]
-    if name.isascii():  # DuckDB reads others by their URL alone
-        assert rows_by_duckdb(path) == [(1, "a")]
+    # DuckDB looks for the files of a folder with other letters in a wrong place, unless by its URL.
+    assert rows_by_duckdb(path if name.isascii() else path.as_uri()) == [(1, "a")]
     assert queried(zone, name) == [(1, "a")]
 
 

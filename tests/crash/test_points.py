@@ -12,10 +12,11 @@ from tests.crash.test_maintenance_crashes import BESIDE_BATCHES, OF_BATCHES
 TESTS = Path(__file__).parents[1]
 KILLS = {f"tests.crash.{name}" for name in ("entry", "forked", "life", "project")}
 """What a module imports that kills processes."""
+CRASH = "pytest.mark.crash"
 
 
 def named(node: ast.AST) -> Iterator[str]:
-    """The points that a module names to be killed at: not those that it compares with, nor those
+    """The points that a test names to be killed at: not those that it compares with, nor those
     of the long run alone."""
     if isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and _is_long(node)):
         return
@@ -29,7 +30,8 @@ def _is_long(call: ast.Call) -> bool:
     return any(ast.unparse(one.value) == "pytest.mark.long" for one in call.keywords)
 
 
-def killing() -> Iterator[ast.Module]:
+def killing() -> Iterator[ast.AST]:
+    """A module that is marked as `crash`, or of another one all but the functions that are not."""
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text()
         if not any(name in text for name in KILLS):
@@ -37,11 +39,25 @@ def killing() -> Iterator[ast.Module]:
         tree = ast.parse(text)
         imports = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         if KILLS & set(imports):
-            yield tree
+            yield from [tree] if _is_marked(tree) else filter(_kills, tree.body)
+
+
+def _is_marked(module: ast.Module) -> bool:
+    return any(
+        CRASH in map(ast.unparse, ast.walk(node.value))
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    )
+
+
+def _kills(statement: ast.stmt) -> bool:
+    """Whether it is a test that is marked, or a list of points for one."""
+    marks = getattr(statement, "decorator_list", None)
+    return marks is None or any(ast.unparse(mark) == CRASH for mark in marks)
 
 
 def test_a_process_is_killed_at_each_point() -> None:
-    hit = {point for module in killing() for point in named(module)}
+    hit = {point for test in killing() for point in named(test)}
     assert {point.name for point in CrashPoint} - hit == set()
 
 
