@@ -25,7 +25,7 @@ from tests.delta.lookup.test_key_lookup import filled
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 SHAPE = Shape.of(["id"], id=types.LONG, day=types.DATE, at=types.TIMESTAMP)
 OLD = (1, date(1500, 2, 3), datetime(1800, 1, 1, tzinfo=UTC))
