@@ -79,6 +79,7 @@ ELASTIC = {
 }
 """Executors that are idle for seconds leave; a task that takes a little longer than others runs
 twice."""
+LEAVES_LATER = {name: "30s" for name in ELASTIC if name.endswith(("Timeout", "timeout"))}
 TWICE = {
     **{name: value for name, value in ELASTIC.items() if "speculation" in name},
     # A job of one task has no others to be compared with.
@@ -369,9 +370,7 @@ def test_an_elastic_cluster_that_shares_nothing_but_a_bucket_mirrors_what_lies_i
         assert all(map(list, killed))
         zones.assert_mirrored(zones.copied(tmp_path / "applied"))
         # With executors that leave within seconds, each of the many small jobs would wait for one.
-        patient = replace(
-            project, conf={**project.conf, "spark.dynamicAllocation.enabled": "false"}
-        )
+        patient = replace(project, conf={**project.conf, **LEAVES_LATER})
         said = patient.ended(patient.start("maintain", *(f"s.{table}" for table in MAINTAINED)))
         assert "compact" in said
         assert said.count("vacuum") == said.count("checkpoint") == len(MAINTAINED)
