@@ -230,9 +230,9 @@ def test_executors_are_checked_where_their_python_is_not_known(
 def test_a_session_starts_and_ends_without_the_gateway(
     spark: Spark, without: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert spark_session._has_delta(spark.session)
+    assert spark_session._has(spark.session, "io.delta.tables.DeltaTable")
     without("_jvm")
-    assert spark_session._has_delta(spark.session)
+    assert spark_session._has(spark.session, "io.delta.tables.DeltaTable")
     monkeypatch.delattr(SparkContext, "_gateway")
     monkeypatch.setattr(spark_session, "_logs", [])
     spark_session.end_jvm()

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from mirrorlake.errors import MirrorlakeError, SparkUnavailable
+from mirrorlake.errors import MirrorlakeError, SparkUnavailable, UnsafeStorage
 from mirrorlake.freed_memory import PURGE_DELAY
-from mirrorlake.spark.session import class_path, jars, log_store, s3a, workers
+from mirrorlake.spark.session import class_path, existing, jars, log_store, s3a, workers
 from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.session.java_options import driver_options, executor_options
 from mirrorlake.spark.settings import SparkSettings
@@ -75,7 +76,8 @@ class Spark:
     ) -> Spark:
         """Start our own session. tables: their location, if on an object store.
 
-        Raises SparkUnavailable, StorageUnavailable.
+        If somebody else has started one in this process, that is used as a given one. Raises
+        SparkUnavailable, StorageUnavailable, UnsafeStorage.
         """
         if settings.master is None:
             active = SparkSession.getActiveSession()
@@ -87,6 +89,9 @@ class Spark:
             return cls.given(active, tables)
         if settings.master.startswith("sc://"):
             raise _not_classic("spark.master is a Spark Connect URL")
+        if (session := existing.of_others()) is not None:
+            say("Using the Spark session of this process, without the settings of the project")
+            return cls._of_others(session, tables)
         jars.check_java()
         found = jars.configuration(settings, tables)
         # Workers must run this Python to have our packages. If it has another path on other
@@ -112,26 +117,26 @@ class Spark:
                 session = builder.getOrCreate()
             except Exception as error:
                 raise _start_failure(error, log, settings) from error
-        if not _has_delta(session):
-            raise SparkUnavailable(
-                "Spark is running without Delta's jars",
-                where=str(log),
-                hint="Another session was started in this process before. Start mirrorlake first.",
-            )
         started = cls(session, is_ours=True, log=log)
+        existing.use(started)
         try:
-            if conf.get(class_path.PACKAGES):
-                class_path.record(conf, session)
-                log_store.add(session)
-            # spark.conf may name another, and a session of someone else may have been there.
-            log_store.check(session, _scheme(tables))
-            workers.check(session)
-            if tables is not None:
-                s3a.check(session, tables)
+            _prepare(session, conf, tables)
         except MirrorlakeError:
             started.stop()
             raise
         return started
+
+    @classmethod
+    def _of_others(cls, session: SparkSession, tables: StorageLocation | None) -> Spark:
+        """Use a session that was there although one of our own was asked for."""
+        try:
+            return cls.given(session, tables)
+        except (SparkUnavailable, UnsafeStorage) as refused:
+            raise type(refused)(
+                refused.what,
+                where="the Spark session that this process already has",
+                hint=f"{refused.hint} Or run mirrorlake in a process without another session.",
+            ) from refused
 
     @property
     def is_local(self) -> bool:
@@ -139,13 +144,16 @@ class Spark:
         return self._is_ours and str(self.session.sparkContext.master).startswith("local")
 
     def stop(self) -> None:
-        """Stop the session, if it is ours. The JVM may be gone already."""
-        if self._is_ours:
+        """Stop the session, if it is ours and nobody else works in it. The JVM may be gone
+        already."""
+        if not self._is_ours:
+            return
+        if existing.leave(self):
             with contextlib.suppress(Exception):
                 _leave_accumulators(self.session.sparkContext)
                 self.session.stop()
-            if self.log is not None:
-                self.log.unlink(missing_ok=True)
+        if self.log is not None:
+            self.log.unlink(missing_ok=True)
 
     def __enter__(self) -> Spark:
         return self
@@ -154,10 +162,30 @@ class Spark:
         self.stop()
 
 
-def _has_delta(session: SparkSession) -> bool:
-    """Whether Delta's jars are in the class path."""
+def _prepare(
+    session: SparkSession, conf: Mapping[str, str], tables: StorageLocation | None
+) -> None:
+    """Complete and check a session that was started with these settings."""
+    if not _has(session, "io.delta.tables.DeltaTable"):
+        raise SparkUnavailable(
+            "Spark is running without Delta's jars",
+            hint="Another session was started in this process before. Start mirrorlake first.",
+        )
+    if conf.get(class_path.PACKAGES):
+        class_path.record(conf, session)
+    # A JVM in which another session has ended has its own class path.
+    if conf.get(class_path.PACKAGES) or not _has(session, log_store.LOCAL):
+        log_store.add(session)
+    log_store.check(session, _scheme(tables))  # spark.conf may name another
+    workers.check(session)
+    if tables is not None:
+        s3a.check(session, tables)
+
+
+def _has(session: SparkSession, name: str) -> bool:
+    """Whether the JVM finds a class by its full name."""
     try:
-        return isinstance(session._jvm.io.delta.tables.DeltaTable, JavaClass)  # type: ignore[union-attr]  # noqa: SLF001
+        return isinstance(attrgetter(name)(session._jvm), JavaClass)  # noqa: SLF001
     except MISSING as error:
         report_missing("SparkSession._jvm", "the first statement, which fails without", error)
         return True
