@@ -8,13 +8,20 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from mirrorlake.apply.task.errors import storage_error, worker_lost
-from mirrorlake.errors import ConstraintViolated, TableError, UnsupportedTable, printable
+from mirrorlake.errors import (
+    ConstraintViolated,
+    ForeignTable,
+    TableError,
+    UnsupportedTable,
+    printable,
+)
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.table import TableId
@@ -47,6 +54,9 @@ _RAISED_BY_WORK = "org.apache.spark.api.python.PythonException"
 """In Spark before 4.2, the exception of a job that failed because the Python code of a task
 raised."""
 
+_NOT_READ, _CHECKSUM = "FAILED_READ_FILE", "CRC checksum verification failed"
+"""Spark's condition for a data file that it cannot read, and what Parquet says of a page."""
+
 _VIOLATIONS = frozenset({"DeltaInvariantViolationException", "InvariantViolationException"})
 
 
@@ -65,6 +75,8 @@ def refused_by_delta(table: TableId) -> Iterator[None]:
     try:
         yield
     except RAISED as error:
+        if found := damage(error, str(table)):
+            raise found from error
         reason = str(error).strip().splitlines()[0]
         raise UnsupportedTable(
             f"Delta rejected the write: {reason}",
@@ -98,6 +110,8 @@ def name_of(error: Exception) -> str:
 def fault(error: Exception, table: str, doing: str) -> TableError:
     """The error for an exception before a commit was sent, by its class only, because its text may
     contain values."""
+    if found := damage(error, table):
+        return found
     if reason := death(error):
         return worker_lost(table, reason)
     if os.strerror(errno.ENOSPC) in str(error):
@@ -107,6 +121,22 @@ def fault(error: Exception, table: str, doing: str) -> TableError:
         table=table,
         hint="It is retried. If it recurs, report it with the log.",
     )
+
+
+def damage(error: Exception, table: str) -> ForeignTable | None:
+    """The error for a file of the table that Spark could not read; None for another exception."""
+    for condition in conditions(error):
+        path = condition.parameters.get("path")
+        if condition.name.startswith(_NOT_READ) and path:
+            is_page = _CHECKSUM in str(error)
+            what = "a page does not match its checksum" if is_page else "Spark cannot read it"
+            return ForeignTable(
+                f"a file of the Delta table is lost or damaged: {Path(path).name}: {what}",
+                table=table,
+                hint=f"Restore the file, or run `mirrorlake reset {table}` to rebuild the table. "
+                "It is retried.",
+            )
+    return None
 
 
 def raised(error: Exception, table: str, moved: str) -> Outcome:

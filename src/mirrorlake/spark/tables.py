@@ -30,6 +30,7 @@ from mirrorlake.spark.errors import refused_by_delta
 from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.maintenance.vacuum import vacuum
 from mirrorlake.spark.session.internals import MISSING, report_missing
+from mirrorlake.spark.session.thread_sessions import Sessions
 from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
@@ -65,6 +66,7 @@ class SparkTables:
         reached: CrashHook = no_crash,
     ) -> None:
         self._spark, self._store, self._template = spark, store, template
+        self._sessions = Sessions(spark)
         # What it writes has the features of the other template.
         self._committer = committer if template is TableTemplate.FAST else None
         self._properties = PROPERTIES if template is TableTemplate.FAST else COMPATIBLE
@@ -73,7 +75,7 @@ class SparkTables:
     def create(self, step: CreateTable) -> None:
         location = self._store.location(step.path)
         self._check_names(step.table, step.schema)
-        with refused_by_delta(step.table):
+        with refused_by_delta(step.table), self._sessions.active() as session:
             if step.replace:
                 self._remove(step.path)
             if self._committer is not None and self._is_free(step.path):
@@ -84,7 +86,7 @@ class SparkTables:
                 self._committer.create(location, described | created)
                 return
             # The name is the path, with backticks doubled; the builder needs the location too.
-            named = DeltaTable.createIfNotExists(self._spark).tableName(_name(location))
+            named = DeltaTable.createIfNotExists(session).tableName(_name(location))
             builder = named.location(location)
             for column in step.schema:
                 builder = builder.addColumn(column.name, str(column.type))
@@ -101,19 +103,20 @@ class SparkTables:
             self._check_names(step.table, Schema.of(new))
         mapped = needs_mapping(Schema.of(new)) and not needs_mapping(known.schema)
         columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in new)
-        with refused_by_delta(step.table):
+        with refused_by_delta(step.table), self._sessions.active() as session:
             if mapped:
                 mode = "'delta.columnMapping.mode' = 'name'"
-                self._spark.sql(f"alter table {table} set tblproperties ({mode})")
-            self._spark.sql(f"alter table {table} add columns ({columns})")
+                session.sql(f"alter table {table} set tblproperties ({mode})")
+            session.sql(f"alter table {table} add columns ({columns})")
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         table = _name(self._store.location(path))
         given = ", ".join(
             f"{_literal(key)} = {_literal(value)}" for key, value in properties.items()
         )
-        with refused_by_delta(TableId.parse(table_name(path))):
-            self._spark.sql(f"alter table {table} set tblproperties ({given})")
+        table_id = TableId.parse(table_name(path))
+        with refused_by_delta(table_id), self._sessions.active() as session:
+            session.sql(f"alter table {table} set tblproperties ({given})")
 
     def put_aside(self, path: str) -> None:
         with refused_by_delta(TableId.parse(table_name(path))):
@@ -127,9 +130,10 @@ class SparkTables:
 
     def checkpoint(self, path: str, known: Progress, strategy: StrategyName) -> None:
         location = self._store.location(path)
-        with refused_by_delta(TableId.parse(table_name(path))):
+        table = TableId.parse(table_name(path))
+        with refused_by_delta(table), self._sessions.active() as session:
             if strategy is StrategyName.MERGE:
-                leave_to_delta(self._spark, location, known.properties, CHECKPOINT_EVERY)
+                leave_to_delta(session, location, known.properties, CHECKPOINT_EVERY)
             else:
                 self._checkpoints.write(location)
 

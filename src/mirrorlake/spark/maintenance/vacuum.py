@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.workspace import inner_tables
 from mirrorlake.errors import ForeignTable
+from mirrorlake.spark.session.thread_sessions import beside
 from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
@@ -48,9 +49,8 @@ def vacuum(
             hint="Move the inner table away.",
         )
     before()
-    session = spark.newSession()
-    session.conf.set(CHECK, "false")
-    session.conf.set(LISTING, str(spark.sparkContext.defaultParallelism))
+    parallelism = str(spark.sparkContext.defaultParallelism)
+    session = beside(spark, {CHECK: "false", LISTING: parallelism})
     hours = retention.total_seconds() / 3600
     session.sql(f"vacuum delta.{quoted(location)} retain {hours:.4f} hours").collect()
     if not is_url(location):  # indexes of objects are local and deleted with the fetched files

@@ -35,7 +35,7 @@ from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
-from mirrorlake.spark.errors import RAISED, fault, raised
+from mirrorlake.spark.errors import RAISED, damage, fault, raised
 from mirrorlake.spark.merge.frames import MergeFrame, MergeFrames
 from mirrorlake.spark.merge.statements import (
     MergeSource,
@@ -177,6 +177,9 @@ class Merge:
             with self._runner.tagged():
                 (append if is_append else merge)(session, batch, source, user_metadata)
         except RAISED as error:
+            damaged = damage(error, str(batch.step.table))
+            if damaged and not log.has(batch.version + 1):  # not after the commit, by compaction
+                return Failed(damaged)
             return raised(error, str(batch.step.table), NewerVersion.__name__)
         newest = session.conf.get(LAST_VERSION, None)
         if newest is None:  # Delta found our number, or a later one

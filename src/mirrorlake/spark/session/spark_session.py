@@ -23,6 +23,7 @@ from mirrorlake.freed_memory import PURGE_DELAY
 from mirrorlake.spark.session import class_path, existing, jars, log_store, s3a, workers
 from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.session.java_options import driver_options, executor_options
+from mirrorlake.spark.session.thread_sessions import VERIFYING
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
@@ -242,8 +243,7 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         **{f"spark.executorEnv.{name}": value for name, value in PURGE_DELAY.items()},
         "spark.log.level": "WARN",
-        # Spark writes checksums of pages, but verifies them only with this setting.
-        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        **{f"spark.hadoop.{name}": value for name, value in VERIFYING.items()},
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": cores,
         # Delta would write all files of a small table into its checksum, with a query that takes

@@ -21,6 +21,19 @@ UTC = MappingProxyType({"spark.sql.session.timeZone": "UTC"})
 """In any other time zone, Delta verifies all files again at each commit."""
 
 
+VERIFYING = MappingProxyType({"parquet.page.verify-checksum.enabled": "true"})
+"""Spark writes checksums of pages, but verifies them only with this setting of the session that
+reads, which a given session need not have."""
+
+
+def beside(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of our own, with these settings, on the context of a given one."""
+    session = spark.newSession()
+    for name, value in {**VERIFYING, **settings}.items():
+        session.conf.set(name, value)
+    return session
+
+
 class Sessions:
     """Sessions on the context of a given one.
 
@@ -54,9 +67,7 @@ class Sessions:
         """
         session: SparkSession | None = getattr(self._local, "session", None)
         if session is None:
-            session = self._local.session = self._spark.newSession()
-            for name, value in self._settings.items():
-                session.conf.set(name, value)
+            session = self._local.session = beside(self._spark, self._settings)
         restore = self._activate(session)
         try:
             yield session
