@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from mirrorlake import root
 from mirrorlake.capture.capture import TABLE_LOADED
-from mirrorlake.capture.landing.load import LOAD_BEGUN_ANEW, LOAD_RESUMED
+from mirrorlake.capture.landing.load import LOAD_BEGUN_ANEW, LOAD_PART_DAMAGED, LOAD_RESUMED
 from mirrorlake.capture.landing.parts import NOTE
 from mirrorlake.capture.landing.stage_part import STAGED
 from mirrorlake.errors import LeaseLost, SourceUnavailable
@@ -23,6 +23,7 @@ from mirrorlake.sources.postgresql.reading import heaps
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.capture.landing import with_a_flipped_bit
 from tests.conftest import Database
 from tests.profiles import some
 
@@ -254,6 +255,26 @@ def test_files_of_unchanged_parts_are_published_as_they_are(evolving: EvolvingDa
     evolving.capture()
     published = {written(path) for path in zone(evolving)}
     assert (len(read), len(read & published)) == (4, 3)
+
+
+@pytest.mark.parametrize("what", some(["0", "versions"], 2))
+def test_a_part_whose_staged_file_is_damaged_is_read_again(
+    evolving: EvolvingDatabase, what: str
+) -> None:
+    """what: its rows, or their versions. One of its rows is gone, so that the others are written to
+    another file."""
+    evolving.run(*APPLES)
+    assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 4))
+    (path,) = (path for path in zone(evolving) if path.name.endswith(f"-0-{what}.parquet"))
+    path.write_bytes(with_a_flipped_bit(path.read_bytes()))
+    evolving.run("delete from apples where id = 1")  # a row of the first part
+    with capture_logs() as logs:
+        evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    found = [entry["file"] for entry in logs if entry["event"] == LOAD_PART_DAMAGED]
+    assert found == ([path.name] if what == "0" else [])
+    assert not staged(evolving)
 
 
 ALTERED = {

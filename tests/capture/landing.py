@@ -136,3 +136,13 @@ def roll(box: Outbox) -> list[int]:
     """Publish what is closed; the numbers of the files."""
     box.seal()
     return list(box.publish())
+
+
+def with_a_flipped_bit(content: bytes) -> bytes:
+    """A Parquet file in which a bit of the first column has changed, behind the headers of its
+    pages."""
+    column = pq.read_metadata(io.BytesIO(content)).row_group(0).column(0)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    damaged = bytearray(content)
+    damaged[begin + column.total_compressed_size - 1] ^= 1
+    return bytes(damaged)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrorlake.capture.landing.files.staged import DamagedStagedFile
 from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.capture.origins import METADATA, ORDINALS, Committed, as_of, ended, with_metadata
 from mirrorlake.landing.parquet.unchanged import packed, unpacked
@@ -24,11 +25,11 @@ from mirrorlake.model.change import (
     UNCHANGED_COLUMN,
 )
 from mirrorlake.model.position import Lsn
-from tests.capture.landing import FOLDER, outbox, roll, take
+from tests.capture.landing import FOLDER, outbox, roll, take, with_a_flipped_bit
 from tests.capture.streams import Transaction, chunks, inserts, streams
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
-from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_store import Effect, MemoryStore
 
 Told = tuple[int, int, str, str, datetime]
 """Marker, value, position, transaction and time."""
@@ -79,6 +80,31 @@ def test_every_landed_row_tells_its_change(
         if not box.has_open() and data.draw(st.integers(0, 5)) == 0:
             roll(box)
             box = with_origins(store, file_bytes)  # another process, which goes on from there
+    roll(box)
+    assert told(store) == expected(stream)
+    assert not [name for name in names(store, FOLDER) if name.startswith("_")]
+
+
+def test_a_damaged_file_of_an_open_transaction_lands_nothing_and_is_read_again() -> None:
+    """Its rows are read once more when the transaction has ended, to tell its position."""
+    store, stream, damaged = MemoryStore(SteppedClock()), [inserts(0, 10, 1, 2)], list[str]()
+
+    def damage(effect: Effect) -> None:
+        if effect.name == "staged" and effect.done and not damaged:
+            content = store.files.content[effect.path].content
+            store.files.put(effect.path, with_a_flipped_bit(content))
+            damaged.append(effect.path)
+
+    box = with_origins(store.reopened(damage), file_bytes=1)
+    for chunk in chunks(stream, {1}):
+        take(box, chunk)
+    with pytest.raises(DamagedStagedFile) as refused:
+        roll(box)
+    assert damaged == [refused.value.where]
+    assert told(store) == []
+    box = with_origins(store, file_bytes=1)  # another process
+    for chunk in chunks(stream, {1}):
+        take(box, chunk)
     roll(box)
     assert told(store) == expected(stream)
     assert not [name for name in names(store, FOLDER) if name.startswith("_")]

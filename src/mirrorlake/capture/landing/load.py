@@ -22,6 +22,7 @@ import structlog
 
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
+from mirrorlake.capture.landing.files.staged import DamagedStagedFile, batches_of
 from mirrorlake.capture.landing.load_of import LAST, Loading, LoadOf, Order
 from mirrorlake.capture.landing.load_tasks import (
     LoadTasks,
@@ -61,6 +62,7 @@ log = structlog.get_logger()
 
 LOAD_BEGUN_ANEW = "load_begun_anew"
 LOAD_RESUMED = "load_resumed"
+LOAD_PART_DAMAGED = "load_part_damaged"
 
 MANIFEST = "_load.json"
 
@@ -288,7 +290,7 @@ class Loader:
             found = StillThere.of(note, before, snapshot.recognising.versions(part))
         except RowsMoved:  # since the parts were listed
             return None
-        if found.is_little:
+        if found.is_little or not self._is_intact(load, note, found):
             return None
         new = (rows for rows, _version in snapshot.recognising.only(part, found.new))
         read = self._write_all(load, location, new)
@@ -303,6 +305,20 @@ class Loader:
                 # Huge texts may follow others there, which a data file must not have.
                 self._write(load, order, left, compact=True)
         return found.rows + sum(rows for _name, rows in read)
+
+    def _is_intact(self, load: LoadOf, note: PartNote, found: StillThere) -> bool:
+        """Whether the files of a part from which rows are taken have the bytes that were written.
+        The others are verified when they are applied."""
+        for (name, _rows), mask in zip(note.files, found.masks, strict=True):
+            if mask is None or not mask.any():
+                continue
+            try:
+                for _batch in batches_of(self.store, f"{load.folder}/{name}"):
+                    pass
+            except DamagedStagedFile:
+                log.warning(LOAD_PART_DAMAGED, table=str(load.table.table), file=name)
+                return False
+        return True
 
     def _complete(self, load: LoadOf) -> Loaded:
         point, record = load.loading.point, load.loading.record

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlake.capture import origins, segments
-from mirrorlake.capture.landing.files.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile, batches_of
 from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
@@ -303,11 +302,9 @@ class Outbox:
         origin, staged = transaction.origin, written.file
         staged.finish(None)
         file = self._new_file(origins.ended(written.schema.empty_table(), origin).schema)
-        with self.store.open(staged.path) as handle:
-            written_before = pq.ParquetFile(handle, page_checksum_verification=True)
-            for batch in written_before.iter_batches():
-                rows = pa.Table.from_batches([batch]).cast(written.schema)
-                file.write(origins.ended(rows, origin))
+        for batch in batches_of(self.store, staged.path):
+            rows = pa.Table.from_batches([batch]).cast(written.schema)
+            file.write(origins.ended(rows, origin))
         self.store.delete(staged.path)
         return file
 

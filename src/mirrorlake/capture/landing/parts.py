@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.landing.files.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile, is_damage
 from mirrorlake.capture.record import UNREADABLE
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.storage.store import Store
@@ -173,12 +173,15 @@ class StillThere:
 
 
 def read_versions(store: Store, folder: str, note: PartNote) -> pa.Table | None:
-    """The versions of the rows that were read; None when they do not fit the files."""
+    """The versions of the rows that were read; None when they do not fit the files, or their file
+    is damaged."""
     try:
         with store.open(f"{folder}/{note.versions}") as handle:
-            found = pq.ParquetFile(handle).read()
-    except pa.ArrowInvalid:
-        return None
+            found = pq.ParquetFile(handle, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        if is_damage(error):
+            return None
+        raise
     return found if found.num_rows == sum(rows for _name, rows in note.files) else None
 
 

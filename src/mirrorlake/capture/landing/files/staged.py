@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlake.errors import StorageUnavailable
 from mirrorlake.model.landed import Footer
 from mirrorlake.storage.store import Store
+
+
+class DamagedStagedFile(StorageUnavailable):
+    """The bytes of a staged file have changed since it was written."""
+
+    code: ClassVar[str] = StorageUnavailable.code
 
 
 class Staged:
@@ -79,3 +86,24 @@ class StagedFile(Staged):
 
 class Dropped(Exception):
     """Makes the store discard the file."""
+
+
+def batches_of(store: Store, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a staged file, whose page checksums are verified. Raises DamagedStagedFile."""
+    with store.open(path) as handle:
+        try:
+            yield from pq.ParquetFile(handle, page_checksum_verification=True).iter_batches()
+        except (pa.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
+            raise DamagedStagedFile(
+                "a staged file was damaged: a page does not match its checksum",
+                where=path,
+                hint="Start again: its rows are then read from the source. Check the disk and the "
+                "memory of the machine.",
+            ) from error
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the bytes of a Parquet file are wrong, rather than that its storage failed."""
+    return isinstance(error, pa.ArrowException) or "CRC checksum" in str(error)
