@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -109,6 +111,17 @@ class Project:
             text=True,
             start_new_session=True,
         )
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that runs meanwhile. What a test that fails has left of it is killed."""
+        process = self.start(*arguments)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def source_rows(self, table: str) -> Counter[tuple[Any, ...]]:
         schema, name = table.split(".")

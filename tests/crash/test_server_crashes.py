@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from mirrorlake.capture.landing.parts import NOTE
+from mirrorlake.capture.landing.stage_part import STAGED
 from mirrorlake.demo.server import EmbeddedServer
 from tests.conftest import Database
-from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
+from tests.crash.project import CHANGES, MORE, SCHEMA, TABLES, Project, assert_landed
+from tests.crash.test_apply_crashes import assert_mirrored
+from tests.crash.test_failover import end_of
 
 PATIENCE_SECONDS = 180
+
+LARGE = """
+create table a.large (id bigint primary key, note text);
+alter table a.large alter note set storage plain;
+insert into a.large select g, repeat(md5(g::text), 60) from generate_series(1, 30000) g;
+"""
+PARTS = "load:\n  part_bytes: 1MiB\n  on: {}\n"
+"""It is read in 60 parts."""
+
+AWAY_SECONDS = 5.5
+"""How long the server stays away: the load fails, and the attempts after 1 and after 3 seconds."""
+
+BACK_SECONDS = 12.0
+"""In which the rows are there once it is back: the next attempt is after 7 seconds, or after 15 if
+the server is not there yet. Not after 30, the longest pause."""
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
 
@@ -71,3 +92,65 @@ def _until_acknowledged(sql: psycopg.Connection, capture: subprocess.Popen[str])
     capture.send_signal(signal.SIGABRT)  # it tells where it is
     _out, error = capture.communicate(timeout=60)
     pytest.fail(f"capture did not acknowledge {target[0]}; slots: {slots}\n{error}")
+
+
+def shut_down_at_once(server: EmbeddedServer) -> None:
+    """As `pg_ctl stop -m immediate` does: it tells its clients so, and recovers when it starts."""
+    postmaster = server._process
+    assert postmaster is not None
+    postmaster.send_signal(signal.SIGQUIT)
+    postmaster.wait(30)
+    server._process = None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("end", "reads"), [(EmbeddedServer.kill, "capture"), (shut_down_at_once, "spark")]
+)
+def test_a_run_waits_for_a_server_that_is_away_while_it_loads_and_goes_on(
+    server: EmbeddedServer, tmp_path: Path, end: Callable[[EmbeddedServer], None], reads: str
+) -> None:
+    """The same process from the first row to the last, which ends well."""
+    log = tmp_path / "run.log"
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+        sql.execute(LARGE)
+    project = Project(tmp_path, Database(server.url, server, sql, "killed"))
+    project.write()
+    project.file.write_text(project.file.read_text() + PARTS.format(reads))
+    folder = project.root / "Files/LandingZone/a.schema/large"
+    with project.started("run", "--log-json", "--log", str(log)) as run:
+        _until(run, lambda: len([*folder.glob(f"{STAGED}*{NOTE}")]) >= 3)
+        end(server)
+        gone = time.monotonic()
+        assert not [*folder.glob("0*")], "it was loaded before"
+        _until(run, lambda: time.monotonic() - gone > AWAY_SECONDS)
+        assert len(_logged(log, "stream_interrupted")) >= 3
+        server.start()
+        back = time.monotonic()
+        _until(run, lambda: _logged(log, "table_loaded", table="a.large"))
+        assert time.monotonic() - back < BACK_SECONDS
+        assert [entry for entry in _logged(log, "load_resumed") if entry["kept"] >= 3]
+        with psycopg.connect(server.url, autocommit=True) as sql:
+            sql.execute(CHANGES)
+            project = Project(tmp_path, Database(server.url, server, sql, "killed"))
+            project.run("wait", end_of(server), "--timeout", str(PATIENCE_SECONDS))
+            run.terminate()
+            _out, error = run.communicate(timeout=60)
+            assert run.returncode == 0, error
+            assert_mirrored(project, [*TABLES, "a.large"])
+
+
+def _logged(log: Path, event: str, **facts: Any) -> list[dict[str, Any]]:
+    """The entries of a log with this event and these facts."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [one for one in entries if {"event": event, **facts}.items() <= one.items()]
+
+
+def _until(run: subprocess.Popen[str], holds: Callable[[], object]) -> None:
+    """Wait for what comes of a run, which goes on meanwhile."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert run.poll() is None, f"it ended with {run.returncode}: {run.communicate()[1]}"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
