@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import yaml
+
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
@@ -81,6 +83,12 @@ class Project:
             + "spark:\n  driver_memory: 1g\n  master: local[2]\n"
             + (f"capture:\n{settings}" if settings else "")
         )
+
+    def configure(self, section: str, **settings: Any) -> None:
+        """Set more of a section of the file that was written."""
+        content = yaml.safe_load(self.file.read_text())
+        content.setdefault(section, {}).update(settings)
+        self.file.write_text(yaml.safe_dump(content))
 
     @property
     def file(self) -> Path:

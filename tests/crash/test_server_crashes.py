@@ -28,7 +28,7 @@ create table a.large (id bigint primary key, note text);
 alter table a.large alter note set storage plain;
 insert into a.large select g, repeat(md5(g::text), 60) from generate_series(1, 30000) g;
 """
-PARTS = "load:\n  part_bytes: 1MiB\n  on: {}\n"
+PART = "1MiB"
 """It is read in 60 parts."""
 
 AWAY_SECONDS = 5.5
@@ -117,7 +117,7 @@ def test_a_run_waits_for_a_server_that_is_away_while_it_loads_and_goes_on(
         sql.execute(LARGE)
     project = Project(tmp_path, Database(server.url, server, sql, "killed"))
     project.write()
-    project.file.write_text(project.file.read_text() + PARTS.format(reads))
+    project.configure("load", part_bytes=PART, on=reads)
     folder = project.root / "Files/LandingZone/a.schema/large"
     with project.started("run", "--log-json", "--log", str(log)) as run:
         _until(run, lambda: len([*folder.glob(f"{STAGED}*{NOTE}")]) >= 3)

@@ -14,10 +14,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
 CANCEL_AFTER = 1.5
+CANCEL_EVERY = 0.25
+"""A step of several Spark jobs begins the next when one has been cancelled, and may be between two
+of them."""
 EXIT_AFTER = 4.5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LEFT = "\nStopped during a step; the step is repeated at the next start.\n"
@@ -26,8 +30,8 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Stop:
-    """Turns SIGTERM and SIGINT into an event. `cancel` ends the current step. exit_code: of a
-    process that did not end in time by itself."""
+    """Turns SIGTERM and SIGINT into an event. `cancel` ends the current step; it is called again
+    and again until the process has ended. exit_code: of one that did not end in time by itself."""
 
     def __init__(self, exit_code: int = 0) -> None:
         self._exit_code = exit_code
@@ -44,20 +48,24 @@ class Stop:
         """End the current step within seconds."""
         if not self.event.is_set():
             self.event.set()
-            threading.Thread(target=self._enforce, daemon=True, name="stop").start()
+            for follow in (self._keep_cancelling, self._exit):
+                threading.Thread(target=follow, daemon=True, name="stop").start()
 
-    def _enforce(self) -> None:
-        done = threading.Event()
-        done.wait(CANCEL_AFTER)
-        try:
-            self.cancel()
-        finally:
-            done.wait(EXIT_AFTER - CANCEL_AFTER)
-            with contextlib.suppress(OSError):
-                if os.isatty(self._terminal):
-                    os.write(self._terminal, _SHOW_CURSOR.encode())
-                os.write(self._terminal, LEFT.encode())
-            os._exit(self._exit_code)
+    def _keep_cancelling(self) -> None:
+        """Until the process ends; apart from what ends it, because a JVM may never answer."""
+        time.sleep(CANCEL_AFTER)
+        while True:
+            with contextlib.suppress(Exception):  # the JVM may be gone
+                self.cancel()
+            time.sleep(CANCEL_EVERY)
+
+    def _exit(self) -> None:
+        time.sleep(EXIT_AFTER)
+        with contextlib.suppress(OSError):
+            if os.isatty(self._terminal):
+                os.write(self._terminal, _SHOW_CURSOR.encode())
+            os.write(self._terminal, LEFT.encode())
+        os._exit(self._exit_code)
 
 
 def exit_at_once(clean_up: Callable[[], None], message: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ class Scene:
     """A zone with two tables, one file each, and a loop whose clock stands still."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
-        self.clock, self.held = SteppedClock(), Held()
+        self.clock, self.held, self.stop = SteppedClock(), Held(), Event()
         self.held.is_open = True
         self.zone = Zone(root, None)  # type: ignore[arg-type]
         for name in ("stuck", "well"):
@@ -71,6 +72,7 @@ class Scene:
             self.engine,
             MirrorSettings(**settings),
             self.clock,
+            stop=self.stop,
             executors=self.held.executors,
         )
         self.loop.open()
@@ -93,6 +95,18 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path / "root")
+
+
+def test_what_fails_after_the_loop_was_asked_to_end_is_no_error_of_its_table(scene: Scene) -> None:
+    """Its jobs are cancelled then."""
+
+    def end() -> float:
+        scene.stop.set()
+        return 0.0
+
+    scene.engine.answer, scene.engine.now = FAULT, end
+    assert not scene.loop.once().errors
+    assert len(scene.engine.tried) == 1
 
 
 @pytest.mark.parametrize(

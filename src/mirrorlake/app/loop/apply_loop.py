@@ -147,7 +147,7 @@ class ApplyLoop:
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()
         self._outcomes = Outcomes(
-            engine, self.report, self._retries, planning, self._monitor, self._watcher
+            engine, self.report, self._retries, planning, self._monitor, self._watcher, self._stop
         )
 
     def open(self) -> None:
@@ -271,6 +271,8 @@ class ApplyLoop:
             if error is None:
                 ready.append(table)
                 self._built(table)
+                continue
+            if self._stop.is_set():  # Spark may have ended on the same signal
                 continue
             self.report.fail(table.table, table.path, error)
             for step in table.steps:

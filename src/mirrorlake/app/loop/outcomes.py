@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from threading import Event
 
 import structlog
 
@@ -41,9 +42,11 @@ class Outcomes:
         planning: Planning,
         monitor: Monitor,
         watcher: Watcher,
+        stop: Event,
     ) -> None:
         self._engine, self._report, self._retries = engine, report, retries
         self._planning, self._monitor, self._watcher = planning, monitor, watcher
+        self._stop = stop
 
     def note(self, step: ApplyFiles, outcome: Outcome, begun: datetime) -> bool:
         """Take note of an outcome. Returns whether the table got on. Raises what is no table's
@@ -66,6 +69,9 @@ class Outcomes:
                 log.warning(BATCH_DEFERRED, table=str(step.table), reason=reason)
                 if error := self._retries.deferred(step, outcome):
                     self._report.fail(step.table, step.path, error)
+                return False
+            case Failed() if self._stop.is_set():
+                # Its jobs were cancelled, or its JVM ended on the same signal. It is done again.
                 return False
             case Failed(error):
                 return self._refuse(step, error)

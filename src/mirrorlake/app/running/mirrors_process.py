@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -33,6 +34,9 @@ MIRRORS_ENDED = "mirrors_ended"
 STOP_SECONDS = 6.0
 LOOK_SECONDS = 0.5
 """How long the process waits for a command before it looks at its mirrors, and for a signal."""
+CANCEL_AFTER, CANCEL_EVERY = 1.5, 0.25
+"""How long the step at hand may take to end by itself, and how often its Spark jobs are cancelled
+then."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 SOUND_SECONDS = 5.0
 """How long a mirror works before its last error counts as over."""
@@ -212,9 +216,12 @@ class _Applying(threading.Thread):
             threading.Thread(target=self._see_to_it, daemon=True).start()
 
     def _see_to_it(self) -> None:
-        self.join(1.5)
-        if self.is_alive() and self._mirror is not None:
-            self._mirror.cancel()
+        self.join(CANCEL_AFTER)
+        while self.is_alive():  # a step of several jobs begins the next when one is cancelled
+            if self._mirror is not None:
+                with suppress(Exception):  # the JVM may be gone
+                    self._mirror.cancel()
+            self.join(CANCEL_EVERY)
 
     def run(self) -> None:
         structlog.contextvars.bind_contextvars(mirror=self._mirror_name)
