@@ -41,6 +41,7 @@ class Served:
             env=os.environ | self._environment,
             stderr=(self.folder.parent / "serve.log").open("a"),
             text=True,
+            start_new_session=True,
         )
         wait(lambda: self.process.poll() is not None or self._answers(), 120)
         assert self.process.poll() is None, "it ended at once; see serve.log"

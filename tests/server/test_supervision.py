@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.conftest import Database
+from tests.crash.signalled import SECONDS
 from tests.server.service import PARENT, Served, wait
 from tests.server.test_official_client import landed
 
@@ -219,7 +220,7 @@ def test_a_capture_that_hangs_touches_no_other_stream_and_is_ended(shop: Shop) -
     shop.ask("RUNNING")
     shop.lands(1, 2, 3, 4)
     os.kill(next(iter(shop.processes())), signal.SIGSTOP)
-    assert shop.served.stop() < 10
+    assert shop.served.stop() < SECONDS
 
 
 @pytest.mark.full
@@ -341,12 +342,12 @@ def test_a_stream_made_again_under_its_name_is_refused_until_a_run(shop: Shop) -
 
 
 @pytest.mark.full
-def test_the_service_drains_within_ten_seconds_and_goes_on_where_it_was(shop: Shop) -> None:
+def test_the_service_drains_within_five_seconds_and_goes_on_where_it_was(shop: Shop) -> None:
     shop.ask("RUNNING")
     shop.lands(1, 2, 3)
     shop.insert(4)
     children = shop.processes()
-    assert shop.served.stop() < 10
+    assert shop.served.stop() < SECONDS
     wait(lambda: not any(Path(f"/proc/{child}").exists() for child in children), 5)
     shop.insert(5)
     shop.served.start()

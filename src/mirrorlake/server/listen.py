@@ -1,4 +1,4 @@
-"""The process of the service: it listens, supervises, and ends on a signal within ten seconds."""
+"""The process of the service: it listens, supervises, and ends on a signal within five seconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (nothing is bound 
 """By the address that stands for all of them: the one of this machine alone."""
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _DATE_SECONDS = 1.0
-_EXIT_SECONDS = 9.0
+_ANSWER_SECONDS = 2
+"""How long requests may take to be answered after the signal; streams end meanwhile."""
+_EXIT_SECONDS = 4.5
 """After so long the process leaves, whatever still runs: a crash would leave no less."""
 
 
@@ -46,6 +48,11 @@ class _Server(uvicorn.Server):
     ten times a second."""
 
     _wake: Callable[[], object] = staticmethod(lambda: None)
+
+    def __init__(self, config: uvicorn.Config, asked: Callable[[], None]) -> None:
+        """asked: called when a signal asks it to end, before it waits for its connections."""
+        super().__init__(config)
+        self._asked = asked
 
     async def main_loop(self) -> None:
         loop, ends = asyncio.get_running_loop(), asyncio.Event()
@@ -56,6 +63,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
+        self._asked()
         self._wake()
 
 
@@ -109,16 +117,24 @@ def listen(
             lifespan="off",
             ssl_certfile=listening.certificate,
             ssl_keyfile=listening.key,
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=_ANSWER_SECONDS,
             http=BoundedConnection,
             timeout_keep_alive=IDLE_SECONDS,
             limit_concurrency=MOST,
         )
         _load(config, listening)
-        server = _Server(config)
+
+        def end() -> None:
+            if not stop.is_set():
+                service.supervisor.end()
+                last = threading.Timer(_EXIT_SECONDS, os._exit, [0])
+                last.daemon = True
+                last.start()
+
+        server = _Server(config, end)
 
         def signalled(_number: int, _frame: object) -> None:
-            stop.set()
+            end()
             server.should_exit = True
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,10 +147,7 @@ def listen(
         try:
             server.run(sockets=[bound])
         finally:
-            stop.set()
-            last = threading.Timer(_EXIT_SECONDS, os._exit, [0])
-            last.daemon = True
-            last.start()
+            end()
             supervising.join()
             (places.folder / ADDRESS).unlink(missing_ok=True)
     os._exit(0)  # threads may still wait for a source that does not answer

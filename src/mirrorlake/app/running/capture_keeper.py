@@ -19,8 +19,9 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.table import TableId
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-KILL_SECONDS = STOP_SECONDS + 1.0
-"""How long a process may take to end that was asked to. It leaves earlier by itself, if it can."""
+KILL_SECONDS = STOP_SECONDS + 0.5
+"""How long a process may take to end that was asked to: less than all of them together. It leaves
+earlier by itself, if it can."""
 
 
 class CaptureReports(Watcher):

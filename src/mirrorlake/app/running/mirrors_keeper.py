@@ -13,7 +13,7 @@ from mirrorlake.errors import MirrorlakeError
 from mirrorlake.model.clock import Clock
 from mirrorlake.storage.urls import StorageLocation
 
-DRAIN_SECONDS, STEP_SECONDS = 7.0, 0.02
+DRAIN_SECONDS, STEP_SECONDS = 4.0, 0.02
 """How long all processes together may take to end, and how often it is looked whether they have."""
 
 

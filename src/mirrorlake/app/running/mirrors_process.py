@@ -31,7 +31,8 @@ log = structlog.get_logger()
 
 MIRROR_STOPPED = "mirror_stopped"
 MIRRORS_ENDED = "mirrors_ended"
-STOP_SECONDS = 6.0
+STOP_SECONDS = 3.0
+"""How long all mirrors together may take to end, before the process does."""
 LOOK_SECONDS = 0.5
 """How long the process waits for a command before it looks at its mirrors, and for a signal."""
 CANCEL_AFTER, CANCEL_EVERY = 1.5, 0.25
@@ -116,7 +117,7 @@ class MirrorsProcess:
     def ask_to_stop(self) -> None:
         self._process.terminate()
 
-    def stop(self, patience: float = STOP_SECONDS) -> None:
+    def stop(self, patience: float = STOP_SECONDS + 1.0) -> None:
         """End it: batches that are under way are cancelled, and done again next time."""
         self.ask_to_stop()
         self._process.join(patience)
@@ -142,7 +143,7 @@ def _run(
             break
         mirrors.reconcile(wanted)
     mirrors.reconcile({})
-    mirrors.wait(STOP_SECONDS / 2)
+    mirrors.wait(STOP_SECONDS)
     # Threads of Spark's gateway may wait for a JVM that is gone; nothing here needs a farewell.
     os._exit(0)
 
@@ -170,8 +171,9 @@ class _Mirrors:
                 one.start()
 
     def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
         for one in self._threads.values():
-            one.join(seconds)
+            one.join(max(until - time.monotonic(), 0.0))
 
     def report(self, name: str, *, is_working: bool, error: MirrorlakeError | None) -> None:
         self._send((name, is_working, error))

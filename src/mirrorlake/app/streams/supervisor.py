@@ -191,9 +191,15 @@ class Supervisor:
                     self.is_ready.clear()
                     log.error(SUPERVISION_FAILED, reason=f"{type(error).__name__}: {error}")
                     self._stop.wait(FIRST_PAUSE)
-                self._changed.wait(IDLE_TICK_SECONDS if self._is_idle() else TICK_SECONDS)
+                if not self._stop.is_set():  # `end` may have been called before `clear`
+                    self._changed.wait(IDLE_TICK_SECONDS if self._is_idle() else TICK_SECONDS)
         finally:
             self.close()
+
+    def end(self) -> None:
+        """Ask it to stop, from any thread or a signal handler."""
+        self._stop.set()
+        self._changed.set()
 
     def tick(self) -> None:
         """One comparison of what is wanted with what runs."""
