@@ -17,6 +17,8 @@ from typing import Any
 import yaml
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.capture.landing.parts import NOTE
+from mirrorlake.capture.landing.stage_part import STAGED
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint, no_crash
@@ -63,6 +65,15 @@ delete from a.orders where id % 7 = 0;
 update b.notes set note = 'more' where id < 10;
 insert into a.items values (5000, 1, 'late');
 """
+
+
+LARGE = """
+create table a.large (id bigint primary key, note text);
+alter table a.large alter note set storage plain;
+insert into a.large select g, repeat(md5(g::text), 60) from generate_series(1, 30000) g;
+"""
+PART_BYTES = "1MiB"
+"""`load.part_bytes`, with which that table is read in 60 parts, which takes a while."""
 
 
 @dataclass
@@ -151,3 +162,9 @@ def assert_landed(project: Project, *more: str) -> None:
         mirrored = lake.tables["Tables/" + table.replace(".", "/")]
         assert Counter(mirrored.table.rows) == project.source_rows(table)
         assert replayed(mirrored) == project.source_rows(table)
+
+
+def is_large_loading(project: Project) -> bool:
+    """Whether parts of the table of `LARGE` are read, and none is published."""
+    folder = project.root / "Files/LandingZone/a.schema/large"
+    return len([*folder.glob(f"{STAGED}*{NOTE}")]) >= 3 and not [*folder.glob("0*")]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from mirrorlake.model.clock import WallClock
 from mirrorlake.spark.session.spark_session import Spark
-from tests.crash.project import CHANGES, MORE, Project, assert_landed
+from tests.crash.project import (
+    CHANGES,
+    LARGE,
+    MORE,
+    PART_BYTES,
+    TABLES,
+    Project,
+    assert_landed,
+    is_large_loading,
+)
 from tests.crash.signalled import (
     SECONDS,
     processes_that_name,
@@ -40,15 +52,36 @@ def test_capture_ends_on_a_signal_and_loses_nothing(
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT]))
-def test_capture_ends_within_five_seconds_while_it_loads(
+def test_capture_ends_within_five_seconds_while_it_waits_for_a_lock(
     project: Project, number: signal.Signals
 ) -> None:
-    """A lock keeps the load from ever getting on."""
+    """It makes its publication, for which it needs one on each table."""
     with psycopg.connect(project.database.url) as other:
         other.execute("lock table a.orders in access exclusive mode")
         capture = project.start("capture")
         until(lambda: _waits(other))
         assert seconds_to_end(capture, number) < SECONDS
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("command", "number"), [("capture", signal.SIGINT), ("run", signal.SIGTERM)]
+)
+def test_who_loads_ends_within_five_seconds_though_no_row_comes_and_goes_on(
+    project: Project, spark: Spark, command: str, number: signal.Signals
+) -> None:
+    project.database.execute(LARGE)
+    project.configure("load", part_bytes=PART_BYTES)
+    with project.started(command) as loading:
+        until(lambda: is_large_loading(project), pause=0.005)
+        with _stalled(project):
+            assert is_large_loading(project), "it was loaded before"
+            assert seconds_to_end(loading, number) < SECONDS
+        until(lambda: not processes_that_name(str(project.file)))
+    project.run("capture", "--once")
+    apply_again(project, spark)
+    assert_mirrored(project, [*TABLES, "a.large"])
 
 
 @pytest.mark.full
@@ -66,7 +99,7 @@ def test_a_run_ends_within_five_seconds_while_spark_starts(
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_a_run_ends_within_five_seconds_while_it_loads(project: Project) -> None:
+def test_a_run_ends_within_five_seconds_while_it_waits_for_a_lock(project: Project) -> None:
     with psycopg.connect(project.database.url) as other:
         other.execute("lock table a.orders in access exclusive mode")
         run = project.start("run")
@@ -104,6 +137,22 @@ def _waits(other: psycopg.Connection) -> bool:
     """Whether somebody waits for a lock in the database."""
     waiting = "select 1 from pg_locks l join pg_stat_activity a using (pid) where not granted "
     return other.execute(f"{waiting} and a.datname = current_database()").fetchone() is not None
+
+
+@contextmanager
+def _stalled(project: Project) -> Iterator[None]:
+    """The server sends nothing on the connections of others, and says nothing of it."""
+    found = project.database.sql.execute(
+        "select pid from pg_stat_activity where datname = current_database() "
+        "and pid <> pg_backend_pid()"
+    ).fetchall()
+    for (process,) in found:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for (process,) in found:
+            os.kill(process, signal.SIGCONT)
 
 
 def _until_loaded(project: Project) -> None:

@@ -23,6 +23,7 @@ MOMENTS = [
     ("Starting Spark", signal.SIGTERM, 143),
     ("Initial load", signal.SIGINT, 130),
     ("Mirroring", signal.SIGINT, 130),
+    ("Verifying", signal.SIGTERM, 143),
 ]
 
 
@@ -63,7 +64,7 @@ def _demo(temporary: Path) -> subprocess.Popen[str]:
             "--rows",
             "300000",
             "--seconds",
-            "60",
+            "5",
         ],
         env=os.environ | {"TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
