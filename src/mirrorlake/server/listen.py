@@ -126,10 +126,11 @@ def listen(
 
         def end() -> None:
             if not stop.is_set():
-                service.supervisor.end()
                 last = threading.Timer(_EXIT_SECONDS, os._exit, [0])
                 last.daemon = True
                 last.start()
+                # Not in the handler of the signal, which may have interrupted who holds its lock.
+                threading.Thread(target=service.supervisor.end, daemon=True, name="end").start()
 
         server = _Server(config, end)
 

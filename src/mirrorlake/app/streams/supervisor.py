@@ -197,7 +197,7 @@ class Supervisor:
             self.close()
 
     def end(self) -> None:
-        """Ask it to stop, from any thread or a signal handler."""
+        """Ask it to stop, from any thread."""
         self._stop.set()
         self._changed.set()
 
