@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,8 +33,11 @@ from mirrorlake.errors import (
     SparkUnavailable,
     UnsupportedTable,
 )
+from mirrorlake.landing import layout
+from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
+from tests.conformance.scene import until
 from tests.conftest import Database
 
 ROWS = 2_000
@@ -46,6 +50,11 @@ TABLES = (
     "insert into small values (1)",
 )
 SETTINGS = CaptureSettings(parts_on_spark=True, debounce_seconds=0.01)
+
+END_SNAPSHOT = """
+    select pg_terminate_backend(pid, 5000) from pg_stat_activity
+    where backend_type = 'walsender' and datname = current_database()
+"""
 
 Hook = Callable[[PartTask], None]
 
@@ -175,10 +184,7 @@ def test_what_a_late_attempt_wrote_is_deleted_by_the_next_start(scene: Scene) ->
 def test_a_load_whose_snapshot_is_lost_keeps_the_parts_that_were_read(scene: Scene) -> None:
     def lose(task: PartTask) -> None:
         if task.number == 3:
-            scene.database.execute(
-                "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
-                "where backend_type = 'walsender' and datname = current_database()",
-            )
+            scene.database.execute(END_SNAPSHOT)
 
     scene.tasks = first = Tasks(lose)
     with pytest.raises(SourceUnavailable, match=r"snapshot|public\.large"):
@@ -194,6 +200,33 @@ def test_a_load_whose_snapshot_is_lost_keeps_the_parts_that_were_read(scene: Sce
     assert {0, 1, 2} <= {*first.begun}
     assert len({0, 1, 2} - {*second.begun}) >= 2, "two at a time are read, and kept"
     assert not scene.staged()
+
+
+@pytest.mark.postgres
+@pytest.mark.full
+def test_parts_of_a_load_that_has_ended_are_not_begun_though_its_folder_is_there_again(
+    scene: Scene,
+) -> None:
+    """What the mirror writes late makes it again. The next load would wait for all of them."""
+    store, records = store_of(scene.project), layout.stream_folder(root.LANDING)
+    asked: list[TableTasks | None] = []
+    scene.tasks = Tasks(lambda _task: asked.append(LoadTasks.found(store, records)[0].tasks_of(0)))
+    scene.load()
+    assert asked[0] is not None
+    ended = threading.Event()
+    scene.tasks = tasks = Tasks(lambda _task: ended.wait(60))
+    mirror = LoadTaskRunner(scene.project, store, lambda: tasks)
+    load = LoadTasks.begin(store, records)
+    load.ask(0, asked[0])
+    mirror.look()
+    until(lambda: len(tasks.begun) == 2)  # as many as are read at a time
+    load.end()
+    load.take()
+    mirror.look()
+    ended.set()
+    until(lambda: len(tasks.answers) == 2)
+    WallClock().sleep(0.3)
+    assert len(tasks.begun) == 2
 
 
 @pytest.mark.postgres

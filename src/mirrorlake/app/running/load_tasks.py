@@ -153,14 +153,15 @@ class LoadTaskRunner:
         for folder in [name for name in self._loads if name not in found]:
             self._loads.pop(folder).end()
         for folder, tasks in found.items():
-            asked = tasks.asked()
+            asked, load = tasks.asked(), self._loads.get(folder)
+            if load is not None:  # also one of which an answer, that came late, has left a folder
+                for number in load.futures.keys() - set(asked):
+                    load.cancel(number)
             if not asked:
                 continue
-            load = self._loads.get(folder) or self._new_load(tasks, asked)
+            load = load or self._new_load(tasks, asked)
             if load is None:
                 continue
-            for number in load.futures.keys() - set(asked):
-                load.cancel(number)
             for number in asked:
                 if number not in load.futures and not self._ended.is_set():
                     load.futures[number] = self._begin(load, number)
