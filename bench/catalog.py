@@ -77,7 +77,7 @@ CATALOG: Mapping[str, Entry] = {
     "events-json": Entry("150,000 rows to event files of JSON, CPU seconds", "the libraries"),
     "event-tables": Entry(
         f"1,000,000 events in ten files of Avro {_INTO}",
-        "Spark; the files; other events of the same table",
+        "Spark; the files; 100,000 other events of the same table",
     ),
     "event-tables-late": Entry(
         f"1,000 late events {_INTO}", "Spark; the files; 1,000 others on both sides"

@@ -38,6 +38,10 @@ from mirrorlake.storage.local import LocalStore
 
 ROWS = 5_000_000
 EVENTS = 1_000_000
+OTHERS = 100_000
+"""Events of the same table that each side applies just before. So many that the memory of both was
+used a moment ago: some machines take what was not for some seconds, as while the other side works.
+"""
 LATE = 1_000
 LEAST = 150_000
 """Events a second."""
@@ -96,6 +100,9 @@ class _Prepared:
             plan.folder / "many", self.rows, self.count, salt=2, keys=self.count // 2
         )
         # Of an earlier hour: whoever comes last wins for Spark alone.
+        self.others = event_files.changes(
+            plan.folder / "others", self.rows, plan.sized(OTHERS), salt=1
+        )
         self.small = event_files.changes(plan.folder / "small", self.rows, LATE, salt=1)
         self.late = event_files.changes(plan.folder / "late", self.rows, LATE, salt=3)
 
@@ -131,7 +138,7 @@ def _throughput(plan: Plan, spark: SparkSession, prepared: _Prepared) -> Result:
     def ours(number: int) -> float:
         root, bucket = prepared.copy(plan.folder / f"ours-{number}")
         consumer = _consumer(root, bucket)
-        put(prepared.small, bucket)
+        put(prepared.others, bucket)
         consumer.cycle()  # so that it has seen the table
         put(prepared.events, bucket)
         with timed() as watch:
@@ -143,7 +150,7 @@ def _throughput(plan: Plan, spark: SparkSession, prepared: _Prepared) -> Result:
     def theirs(number: int) -> float:
         root, _bucket = prepared.copy(plan.folder / f"spark-{number}")
         table = root / "Tables" / _TABLE
-        spark_events.merge(spark, table, prepared.small)
+        spark_events.merge(spark, table, prepared.others)
         for file in prepared.events:
             cached(file)
         seconds = spark_events.merge(spark, table, prepared.events)
