@@ -90,9 +90,11 @@ def _read_method(source: str, event: Event) -> str:
     return cdc
 
 
-def read(source: str, batch: Sequence[Event], **changed: Any) -> list[TableEvents]:
+def read(
+    source: str, batch: Sequence[Event], key: Sequence[str] = ("id",), **changed: Any
+) -> list[TableEvents]:
     """The events of a batch, as out of one file."""
-    text = "\n".join(line(source, event, changed.pop("key", ("id",))) for event in batch)
+    text = "\n".join(line(source, event, key) for event in batch)
     file = io.BytesIO(text.encode())
     found = FileEvents.together([*event_parts(file, "file", settings(source, **changed))])
     assert not found.letters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +49,25 @@ def looked_up(*, early: bool) -> Iterator[None]:
 
 
 def rows_after(
-    data: st.DataObject, source: str, batches: Sequence[Sequence[Event]]
+    data: st.DataObject,
+    source: str,
+    batches: Sequence[Sequence[Event]],
+    key: Sequence[str] = ("id",),
+    **changed: bool,
 ) -> list[dict[str, Any]]:
-    """The rows of a table after these batches, in each of which a process may die."""
+    """The rows of a table after these batches, in each of which a process may die. changed: other
+    settings."""
     with tempfile.TemporaryDirectory() as root, looked_up(early=data.draw(st.booleans())):
-        table, waiting = opened(root, source), list[Event]()
+        table, waiting = opened(root, source, **changed), list[Event]()
         for batch in filter(None, batches):
             dies = data.draw(st.sampled_from([None, *POINTS]))
             waiting += batch
+            events = partial(read, source, waiting, key=key, **changed)
             with suppress(KeyColumnUnknown):
                 if dies is not None:
                     with suppress(Killed):
-                        opened(root, source, dies).apply(read(source, waiting))
-                    table = opened(root, source)
-                table.apply(read(source, waiting))
+                        opened(root, source, dies, **changed).apply(events())
+                    table = opened(root, source, **changed)
+                table.apply(events())
                 waiting = []
         return rows_of(f"{root}/Tables/shop/orders")

@@ -38,6 +38,22 @@ def test_any_order_with_crashes_makes_the_same_table(source: str, data: st.DataO
     assert {row["id"]: row["v"] for row in rows} == expected(source, events)
 
 
+@pytest.mark.clause("ST-234", "ST-239", "ST-251")
+@pytest.mark.parametrize("source", SOURCES)
+@settings(max_examples=tries(12, long=1_000), deadline=None)
+@given(data=st.data())
+def test_any_order_with_crashes_keeps_every_event_once(source: str, data: st.DataObject) -> None:
+    """In a table without key, or with mode `append`."""
+    events, batches = data.draw(arrivals(source))
+    for number, event in enumerate(events):
+        event["uuid"] = f"u{number}"
+    key, is_append = data.draw(st.sampled_from([("id",), ()])), data.draw(st.booleans())
+    rows = rows_after(data, source, batches, key, is_append=is_append or bool(key))
+    found = {row["datastream_metadata"]["UUID"]: (row.get("id"), row["v"]) for row in rows}
+    assert len(found) == len(rows)
+    assert found == {one["uuid"]: (one["key"], one["payload"]) for one in events}
+
+
 @pytest.mark.clause("ST-011", "ST-180", "ST-181", "ST-184", "ST-219", "ST-232")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("seed", range(tries(1, long=100)))

@@ -423,3 +423,38 @@ def test_a_schema_file_at_the_root_of_the_bucket_is_found(tmp_path: Path) -> Non
     (bucket.folder / f"{key}.avsc").write_text(json.dumps(told))
     assert bucket.cycle() == 1
     assert bucket.plain() == [{"id": "1", "v": 2.0}]
+
+
+@pytest.mark.clause("ST-108", "ST-247")
+@pytest.mark.parametrize("keys", [{"key": ["id"]}, {"primary_keys": None}], ids=["named", "set"])
+def test_a_deletion_needs_its_key_alone(tmp_path: Path, keys: dict[str, Any]) -> None:
+    """The type of a column is that of the first values; what does not fit is a dead letter."""
+    bucket = Bucket(tmp_path, keys={"public.orders": ["id"]})
+    bucket.put("a.jsonl", *(event(n, {"id": n, "price": 10 * n}, **keys) for n in (1, 2)))
+    bucket.cycle()
+    bucket.put(
+        "b.jsonl",
+        event(3, {"id": 1, "price": 10.5}, "UPDATE", **keys),
+        event(4, {"id": 2, "price": 21.5}, "DELETE", **keys),
+        event(5, {"id": [2], "price": 20}, "DELETE", **keys),
+        minute="2026/11/20/10/06",
+    )
+    bucket.cycle()
+    assert [(row["id"], row["price"]) for row in bucket.plain()] == [(1, 10)]
+    (file,) = bucket.consumer()._journal.dead
+    assert {one.reason: list(one.rows) for one in file.letters} == {
+        "the value of column price is no LONG": [0],
+        "the value of column id is no LONG": [2],
+    }
+
+
+@pytest.mark.clause("ST-239")
+def test_a_deletion_that_is_kept_as_a_row_needs_every_value(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, is_append=True)
+    bucket.put("a.jsonl", event(1, {"id": 1, "price": 10}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 1, "price": 10.5}, "DELETE"), minute="2026/11/20/10/06")
+    bucket.cycle()
+    (file,) = bucket.consumer()._journal.dead
+    assert [one.reason for one in file.letters] == ["the value of column price is no LONG"]
+    assert len(bucket.plain()) == 1

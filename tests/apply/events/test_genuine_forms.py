@@ -315,6 +315,44 @@ def test_files_of_oracle_have_blanks_and_transactions_in_base64(tmp_path: Path, 
 
 
 @FORMS
+@pytest.mark.clause("ST-230", "ST-239")
+def test_a_deletion_of_oracle_without_its_key_is_kept_as_a_row_where_every_event_is(
+    tmp_path: Path, form: str
+) -> None:
+    bucket = Bucket(tmp_path, is_append=True)
+    put(bucket, form, "a", oracle(80, {"ID": 2, "V": 1}, "INSERT"))
+    put(bucket, form, "b", oracle(90, {"ID": None, "V": None}, "DELETE"))
+    put(bucket, form, "c", oracle(91, {"ID": None, "V": None}, "DELETE", row_id=None))
+    bucket.cycle()
+    assert bucket.plain("SHOP/ORDERS") == [{"ID": 2, "V": 1}, {"ID": None, "V": None}]
+    (file,) = bucket.consumer()._journal.dead
+    assert [one.reason for one in file.letters] == ["the key column ID is null"]
+
+
+@FORMS
+@pytest.mark.clause("ST-250")
+def test_a_table_of_oracle_without_key_may_have_the_ids_of_its_rows_as_one(
+    tmp_path: Path, form: str
+) -> None:
+    bucket = Bucket(tmp_path, keys={"SHOP.ORDERS": ["ROWID"]})
+
+    def change(scn: int, row: str | None, payload: Mapping[str, Any], kind: str) -> dict[str, Any]:
+        return oracle(scn, payload, kind, row_id=row, primary_keys=None)
+
+    put(bucket, form, "a", change(5, "AAA", {"V": 1}, "INSERT"))
+    put(
+        bucket, form, "b", change(6, "AAB", {"V": 2}, "INSERT"), change(7, None, {"V": 9}, "INSERT")
+    )
+    bucket.cycle()
+    put(bucket, form, "c", change(9, "AAB", {"V": None}, "DELETE"))
+    put(bucket, form, "d", change(8, "AAA", {"V": 3}, "UPDATE-INSERT"))
+    bucket.cycle()
+    assert bucket.plain("SHOP/ORDERS") == [{"V": 3, "ROWID": "AAA"}]
+    (file,) = bucket.consumer()._journal.dead
+    assert [one.reason for one in file.letters] == ["the key column ROWID is null"]
+
+
+@FORMS
 @pytest.mark.clause("ST-371")
 def test_every_form_of_a_backfill_of_oracle_is_one(tmp_path: Path, form: str) -> None:
     bucket = Bucket(tmp_path)

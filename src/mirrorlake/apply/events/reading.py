@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.settings import EventInput, event_name
-from mirrorlake.events.checks import check, key_names
+from mirrorlake.events.checks import CheckedEvents, check, key_names
 from mirrorlake.events.decode.batch import EventBatch
 from mirrorlake.events.envelope import (
     READ_TIMESTAMP,
@@ -22,7 +22,7 @@ from mirrorlake.events.envelope import (
 )
 from mirrorlake.events.metadata import OBJECT_PARTS
 from mirrorlake.events.reading import read_events
-from mirrorlake.events.types import EventColumn, UnifiedType
+from mirrorlake.events.types import STRING, EventColumn, UnifiedType
 from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
 from mirrorlake.mirror.event_order.rules import POSITION_FIELDS
 from mirrorlake.model import keys as codes
@@ -31,6 +31,9 @@ from mirrorlake.model.table import TableId
 
 WHOLE_FILE = -1
 """The row of a dead letter for a whole file."""
+
+ROWID = "ROWID"
+"""The key column of an Oracle table without key, if it is configured (ST-250)."""
 
 MOST_ALIKE = 100
 """Maximum number of dead letters of one file that are kept one by one for one reason."""
@@ -169,8 +172,9 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     is_inferred: whether the columns are those of all events, so that a table has only those of
         which its events have values.
     """
+    read = {row: why for row, why in batch.rejected.items() if row not in batch.unfit}
     try:
-        checked = check(batch, settings.source)
+        checked = check(replace(batch, rejected=read), settings.source)
     except ValueError as error:
         why = str(error)
         unread = (
@@ -179,11 +183,15 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         )
         return FileEvents((), _counted(unread))
     tables = list[TableEvents]()
-    rejected = dict(batch.rejected) | dict(checked.rejected)
     parts = [
         pc.fill_null(contiguous(batch.head.column(column)), "")
         for column in OBJECT_PARTS[checked.source]
     ]
+    rejected = dict(checked.rejected)
+    for row in batch.unfit:
+        name_of_row = event_name(*(part[row].as_py() for part in parts))
+        if not _is_spared(batch, row, checked, settings, name_of_row):
+            rejected.setdefault(row, batch.rejected[row])
     nameless = pc.equal(parts[1], "").to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(nameless).tolist():
         rejected.setdefault(row, "the event names no table")
@@ -201,6 +209,14 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
                 payload = _with_values(payload)
             configured = settings.keys.get(event_name(namespace, table), ())
             some = EventBatch(0, found, (), found.select([]), np.zeros(0, bool))
+            named = key_names(some, configured)
+            kinds = {
+                column.name: column.type
+                for column in batch.columns
+                if column.name in payload.schema.names
+            }
+            if checked.source is EventSource.ORACLE and any(ROWID in one for one in named):
+                payload, kinds = _with_row_id(payload, found, kinds)
             tables.append(
                 TableEvents(
                     own[group],
@@ -208,13 +224,9 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
                     event_name(f'"{namespace}"' if "." in namespace else namespace, table),
                     name,
                     checked.source,
-                    key_names(some, configured),
+                    named,
                     found.select(_APPLIED),
-                    {
-                        column.name: column.type
-                        for column in batch.columns
-                        if column.name in payload.schema.names
-                    },
+                    kinds,
                     payload,
                     batch.first + np.flatnonzero(which),
                     checked.backfill[which],
@@ -232,6 +244,29 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         for row, reason in sorted(rejected.items())
     )
     return FileEvents(tables, _counted(letters))
+
+
+def _with_row_id(
+    payload: pa.Table, head: pa.Table, kinds: Mapping[str, UnifiedType]
+) -> tuple[pa.Table, dict[str, UnifiedType]]:
+    """The payload with the id of the row, which is no column of the source."""
+    kinds = {**kinds, ROWID: STRING}
+    if ROWID in payload.column_names:
+        at = payload.column_names.index(ROWID)
+        return payload.set_column(at, ROWID, head.column("row_id")), kinds
+    return payload.append_column(ROWID, head.column("row_id")), kinds
+
+
+def _is_spared(
+    batch: EventBatch, row: int, checked: CheckedEvents, settings: EventInput, table: str
+) -> bool:
+    """Whether the values of an event that do not fit are not needed: for a deletion only the key
+    matters (ST-108), unless every event is kept."""
+    if settings.is_append or not checked.deletion[row]:
+        return False
+    head = batch.head.slice(row, 1)
+    (key,) = key_names(replace(batch, head=head), settings.keys.get(table, ())) or [frozenset()]
+    return bool(key) and not key & batch.unfit[row]
 
 
 def _counted(letters: Iterable[DeadLetter]) -> list[DeadLetter]:

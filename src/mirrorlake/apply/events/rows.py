@@ -110,7 +110,7 @@ def checked_rows(part: TableEvents, state: EventTableState) -> tuple[AppliedRows
     whole = is_truncation(part.change_type)
     if lacking := missing_key(batch, state.key):
         lacking = {row: why for row, why in lacking.items() if not whole[row]}
-        if part.source is EventSource.ORACLE and state.merges:
+        if part.source is EventSource.ORACLE:  # it waits for its key, or is kept without it
             has_both = pc.and_(part.head["tx_id"].is_valid(), part.head["row_id"].is_valid())
             waits = (
                 contiguous(has_both).to_numpy(zero_copy_only=False) & part.deletion & ~part.backfill

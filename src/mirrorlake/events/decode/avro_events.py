@@ -15,7 +15,7 @@ from mirrorlake.events.decode.avro_columns import AvroColumns
 from mirrorlake.events.decode.avro_file import MOST_BLOCK, AvroBlock, AvroFile
 from mirrorlake.events.decode.avro_scan import AvroWalk
 from mirrorlake.events.decode.avro_types import AvroType
-from mirrorlake.events.decode.batch import EventBatch, head_of
+from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.unified import unified
@@ -125,9 +125,10 @@ class _Reader:
         head, rejected = head_of(len(rows), generic, metadata)
         for row in np.flatnonzero(sizes > MOST_EVENT).tolist():
             rejected[row] = f"the event has {sizes[row]} bytes, more than {MOST_EVENT}"
-        payload = self._payload(given, rejected)
+        unfit = Unfit()
+        payload = self._payload(given, unfit)
         empty = given.is_null().to_numpy(zero_copy_only=False) | (not self.columns)
-        return EventBatch(first, head, self.columns, payload, empty, rejected)
+        return unfit.batch(first, head, self.columns, payload, empty, rejected)
 
     def _rows(self, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
         """All events of some blocks, and the number of bytes of each."""
@@ -151,11 +152,11 @@ class _Reader:
             raise UnreadableEvents("the events of a block do not begin where others end")
         return rows, np.diff(starts)
 
-    def _payload(self, given: pa.Array, rejected: dict[int, str]) -> pa.Table:
+    def _payload(self, given: pa.Array, unfit: Unfit) -> pa.Table:
         members = [pa.nulls(len(given))] * len(self.columns)
         if pa.types.is_struct(given.type):
             members = [pc.struct_field(given, index) for index in range(given.type.num_fields)]
-        return _fitted_payload(self.columns, self._types, members, rejected)
+        return _fitted_payload(self.columns, self._types, members, unfit)
 
     def _is_micros(self, name: str) -> bool:
         member = self._schema.member(name)
@@ -180,14 +181,14 @@ def _fitted_payload(
     columns: Sequence[EventColumn],
     types: Sequence[pa.DataType],
     members: Sequence[pa.Array],
-    rejected: dict[int, str],
+    unfit: Unfit,
 ) -> pa.Table:
     found = []
     for column, target, values in zip(columns, types, members, strict=True):
         kind = column.type
         fit, bad = fitted(values, target, lambda part, kind=kind: unified(part, kind))  # type: ignore[misc]
         found.append(fit)
-        rejected |= dict.fromkeys(bad, f"the value of column {column.name} is no {kind}")
+        unfit.add(bad, column)
     return pa.table(found, names=[column.name for column in columns])
 
 

@@ -13,7 +13,7 @@ from mirrorlake.events import envelope
 from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.avro_types import MOST_TYPES
-from mirrorlake.events.decode.batch import EventBatch, head_of
+from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_lines import JsonLine, json_lines
 from mirrorlake.events.decode.json_values import column_of, inferred, texts_of
@@ -82,7 +82,7 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         {name: line.event.get(name) for name in envelope.FIELDS if name not in _RECORDS}
         for line in lines
     ]
-    head, unfit = head_of(
+    head, misread = head_of(
         len(lines),
         _fields(generic, rejected),
         _fields(records[envelope.SOURCE_METADATA], rejected),
@@ -93,18 +93,18 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         for row, one in enumerate(records[envelope.PAYLOAD]):
             if name in one:
                 rejected.setdefault(row, f"the name of a column is no text: {name!r:.80}")
-    columns, payload = [], []
+    columns, payload, unfit = [], [], Unfit()
     for name in names:
         values = [one.get(name) for one in records[envelope.PAYLOAD]]
         kind = types.get(name) or inferred(values)
         found, bad = column_of(values, kind)
         columns.append(EventColumn(name, kind))
         payload.append(found)
-        unfit |= dict.fromkeys(bad, f"the value of column {name} is no {kind}")
+        unfit.add(bad, columns[-1])
     empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
-    return EventBatch(first, head, columns, table, empty, {**unfit, **rejected})
+    return unfit.batch(first, head, columns, table, empty, {**misread, **rejected})
 
 
 def _is_text(name: str) -> bool:
