@@ -61,7 +61,7 @@ _TITLES = {
 _NOTES = {
     EventSource.MYSQL: "Binary values are text in lower-case hex. `date`, `datetime` and "
     "`timestamp` are what genuine files have; files in which they are DATE, DATETIME and TIMESTAMP "
-    "are read as well. A zero date is NULL. Every other type is UNSUPPORTED.",
+    "are read as well. Every other type is UNSUPPORTED.",
     EventSource.ORACLE: "`number(p)` is LONG up to 18 digits, and DECIMAL above; `number(p,s)` is "
     "DECIMAL, and NUMBER beyond 76 digits. Every other type is UNSUPPORTED.",
     EventSource.POSTGRESQL: "A domain is of the type that it is based on, an array an array of "
