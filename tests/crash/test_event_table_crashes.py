@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mirrorlake.mirror.compaction.small_files import SMALLEST
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
 from tests.crash.forked import mirrorlake
@@ -17,14 +19,9 @@ pytestmark = pytest.mark.crash
 POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED, CrashPoint.EVENT_FILES_RECORDED]
 
 
-@pytest.mark.parametrize("point", some(POINTS))
-@pytest.mark.parametrize("mode", some(["merge", "append"]))
-@pytest.mark.clause("ST-223")
-def test_tables_are_right_although_their_consumer_is_killed(
-    tmp_path: Path, point: CrashPoint, mode: str
-) -> None:
-    bucket = Bucket(tmp_path)
-    project = tmp_path / "mirrorlake.yaml"
+def applying(folder: Path, mode: str = "merge") -> Callable[..., int]:
+    """Runs the program once on the bucket of a folder. Returns its exit code."""
+    project = folder / "mirrorlake.yaml"
     project.write_text(
         f"name: t\nroot: ./lake\nsource: {{type: events, url: ./bucket, mode: {mode}}}\n"
     )
@@ -33,6 +30,17 @@ def test_tables_are_right_although_their_consumer_is_killed(
         command = ["apply", "--once", "--config", str(project)]
         return mirrorlake(*command, **environment).code
 
+    return apply
+
+
+@pytest.mark.parametrize("point", some(POINTS))
+@pytest.mark.parametrize("mode", some(["merge", "append"]))
+@pytest.mark.clause("ST-223")
+def test_tables_are_right_although_their_consumer_is_killed(
+    tmp_path: Path, point: CrashPoint, mode: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    apply = applying(tmp_path, mode)
     changes = [
         [event(1, {"id": 1, "v": 1}), event(2, {"id": 2, "v": 2})],
         [event(3, {"id": 1, "v": 3}, "UPDATE"), event(4, {"id": 2}, "DELETE")],
@@ -53,3 +61,24 @@ def test_tables_are_right_although_their_consumer_is_killed(
             (2, 2),
             (3, 5),
         ]
+
+
+@pytest.mark.parametrize(
+    "point", some([CrashPoint.FILES_COMPACTED, CrashPoint.COMPACTION_COMMITTED])
+)
+def test_a_table_is_as_it_was_although_its_compaction_is_killed(
+    tmp_path: Path, point: CrashPoint
+) -> None:
+    bucket, apply = Bucket(tmp_path), applying(tmp_path)
+    for number in range(1, SMALLEST):
+        bucket.put(f"{number}.jsonl", event(number, {"id": number}))
+        bucket.cycle()
+    assert len(bucket.log().snapshot().files) == SMALLEST - 1
+    bucket.put("last.jsonl", event(SMALLEST, {"id": SMALLEST}))
+    assert apply(CRASH_AT=point) == -signal.SIGKILL
+    is_committed = point is CrashPoint.COMPACTION_COMMITTED
+    assert len(bucket.log().snapshot().files) == (1 if is_committed else SMALLEST)
+    bucket.put("later.jsonl", event(SMALLEST + 1, {"id": 1}, "DELETE"))
+    assert apply() == 0
+    assert sorted(row["id"] for row in bucket.plain()) == [*range(2, SMALLEST + 1)]
+    assert len(bucket.log().snapshot().files) == 1

@@ -156,7 +156,9 @@ class EventTable:
             key = self._key_names(loaded.state)
             actions = compact(workspace.folder, chosen, loaded.schema, key)
             workspace.upload(actions)
-        self._commit(loaded.snapshot.version + 1, actions, "OPTIMIZE", {})
+        self._reached(CrashPoint.FILES_COMPACTED)
+        if self._commit(loaded.snapshot.version + 1, actions, "OPTIMIZE", {}):
+            self._reached(CrashPoint.COMPACTION_COMMITTED)
 
     def prune(self, now: datetime) -> None:
         """Remove state that is no longer needed, once a day."""
