@@ -51,6 +51,9 @@ def test_any_order_with_crashes_keeps_every_event_once(source: str, data: st.Dat
     rows = rows_after(data, source, batches, key, is_append=is_append or bool(key))
     found = {row["datastream_metadata"]["UUID"]: (row.get("id"), row["v"]) for row in rows}
     assert len(found) == len(rows)
+    if key and all(one["key"] is None for one in events):
+        assert not found  # a table begins when the type of its key is known
+        return
     assert found == {one["uuid"]: (one["key"], one["payload"]) for one in events}
 
 
