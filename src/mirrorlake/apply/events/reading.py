@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -172,7 +172,8 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     is_inferred: whether the columns are those of all events, so that a table has only those of
         which its events have values.
     """
-    read = {row: why for row, why in batch.rejected.items() if row not in batch.unfit}
+    unfit = {row for rows in batch.unfit.values() for row in rows.tolist()}
+    read = {row: why for row, why in batch.rejected.items() if row not in unfit}
     try:
         checked = check(replace(batch, rejected=read), settings.source)
     except ValueError as error:
@@ -188,10 +189,8 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         for column in OBJECT_PARTS[checked.source]
     ]
     rejected = dict(checked.rejected)
-    for row in batch.unfit:
-        name_of_row = event_name(*(part[row].as_py() for part in parts))
-        if not _is_spared(batch, row, checked, settings, name_of_row):
-            rejected.setdefault(row, batch.rejected[row])
+    for row in unfit - _spared(batch, unfit, checked, settings, parts):
+        rejected.setdefault(row, batch.rejected[row])
     nameless = pc.equal(parts[1], "").to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(nameless).tolist():
         rejected.setdefault(row, "the event names no table")
@@ -257,16 +256,29 @@ def _with_row_id(
     return payload.append_column(ROWID, head.column("row_id")), kinds
 
 
-def _is_spared(
-    batch: EventBatch, row: int, checked: CheckedEvents, settings: EventInput, table: str
-) -> bool:
-    """Whether the values of an event that do not fit are not needed: for a deletion only the key
-    matters (ST-108), unless every event is kept."""
-    if settings.is_append or not checked.deletion[row]:
-        return False
-    head = batch.head.slice(row, 1)
-    (key,) = key_names(replace(batch, head=head), settings.keys.get(table, ())) or [frozenset()]
-    return bool(key) and not key & batch.unfit[row]
+def _spared(
+    batch: EventBatch,
+    unfit: Collection[int],
+    checked: CheckedEvents,
+    settings: EventInput,
+    parts: Sequence[pa.Array],
+) -> set[int]:
+    """The events whose values that do not fit are not needed: for a deletion only the key matters
+    (ST-108), unless every event is kept. unfit: those with such values."""
+    if settings.is_append:
+        return set()
+    of_key: dict[frozenset[str], list[int]] = {}
+    for row in unfit:
+        if checked.deletion[row]:
+            table = event_name(*(part[row].as_py() for part in parts))
+            one = replace(batch, head=batch.head.slice(row, 1))
+            (key,) = key_names(one, settings.keys.get(table, ()))
+            of_key.setdefault(key, []).append(row)
+    spared = set[int]()
+    for key, rows in of_key.items():
+        needed = (batch.unfit[name].tolist() for name in key & batch.unfit.keys())
+        spared |= set(rows).difference(*needed) if key else set()
+    return spared
 
 
 def _counted(letters: Iterable[DeadLetter]) -> list[DeadLetter]:

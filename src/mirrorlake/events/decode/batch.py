@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,8 +58,8 @@ class EventBatch:
     payload: a column for each of `columns`, of its `payload_type`. Values that do not fit are NULL.
     empty: bool per event, whether it has no payload (ST-111).
     rejected: maps the number of an event in the batch to the reason why it cannot be used.
-    unfit: the columns of `payload` whose values do not fit, of events that are rejected for nothing
-        else.
+    unfit: the events that are rejected for nothing but values in `payload` that do not fit, by the
+        columns of these: int64, their numbers in the batch.
     """
 
     first: int
@@ -68,7 +68,7 @@ class EventBatch:
     payload: pa.Table
     empty: np.ndarray
     rejected: Mapping[int, str] = field(default_factory=dict)
-    unfit: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    unfit: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.head.num_rows)
@@ -78,14 +78,14 @@ class Unfit:
     """The events of a batch with values in `payload` that do not fit."""
 
     def __init__(self) -> None:
-        self._columns: dict[int, set[str]] = {}
+        self._rows: dict[str, np.ndarray] = {}
         self._reasons: dict[int, str] = {}
 
-    def add(self, rows: Iterable[int], column: EventColumn) -> None:
-        reason = f"the value of column {column.name} is no {column.type}"
-        for row in rows:
-            self._columns.setdefault(row, set()).add(column.name)
-            self._reasons[row] = reason
+    def add(self, rows: Sequence[int], column: EventColumn) -> None:
+        if rows:
+            self._rows[column.name] = np.array(rows, np.int64)
+            reason = f"the value of column {column.name} is no {column.type}"
+            self._reasons |= dict.fromkeys(rows, reason)
 
     def batch(
         self,
@@ -97,7 +97,8 @@ class Unfit:
         rejected: Mapping[int, str],
     ) -> EventBatch:
         """The batch. rejected: the events that are for another reason."""
-        alone = {row: frozenset(own) for row, own in self._columns.items() if row not in rejected}
+        others = np.fromiter(rejected, np.int64, len(rejected))
+        alone = {name: rows[~np.isin(rows, others)] for name, rows in self._rows.items()}
         both = {**self._reasons, **rejected}
         return EventBatch(first, head, columns, payload, empty, both, alone)
 
