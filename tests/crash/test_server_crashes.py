@@ -26,6 +26,7 @@ from tests.crash.project import (
     assert_landed,
     is_large_loading,
 )
+from tests.crash.signalled import until
 from tests.crash.test_apply_crashes import assert_mirrored
 from tests.crash.test_failover import end_of
 
@@ -80,8 +81,8 @@ def _until_acknowledged(sql: psycopg.Connection, capture: subprocess.Popen[str])
     """Wait until everything that is committed now is acknowledged by capture."""
     target = sql.execute("select pg_current_wal_lsn()::text").fetchone()
     assert target is not None
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until and capture.poll() is None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline and capture.poll() is None:
         row = sql.execute(
             "select confirmed_flush_lsn >= %s::pg_lsn and active from pg_replication_slots", target
         ).fetchone()
@@ -148,8 +149,9 @@ def _logged(log: Path, event: str, **facts: Any) -> list[dict[str, Any]]:
 
 def _until(run: subprocess.Popen[str], holds: Callable[[], object]) -> None:
     """Wait for what comes of a run, which goes on meanwhile."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
+
+    def is_reached() -> object:
         assert run.poll() is None, f"it ended with {run.returncode}: {run.communicate()[1]}"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return holds()
+
+    until(is_reached, pause=0.02)
