@@ -86,9 +86,9 @@ class TestFilesFoundByTime:
     def test_each_is_acknowledged_by_its_name(self, zone: Named) -> None:
         zone.put("z.parquet", 5)
         assert zone.told() == [
-            (["b.parquet"], None, "applied", 1),
-            (["a.parquet"], None, "applied", 1),
-            (["c.parquet"], None, "applied", 2),
+            (["b.parquet"], None, "applied", 0),
+            (["a.parquet"], None, "applied", 0),
+            (["c.parquet"], None, "applied", 1),
             (["z.parquet"], None, "waiting", None),
         ]
         found = zone.mirror().files("s.t")
@@ -97,7 +97,7 @@ class TestFilesFoundByTime:
 
     def test_names_that_the_log_forgot_are_told_too(self, zone: Named) -> None:
         told = zone.told()
-        for said in (zone.root / PATH / "_delta_log").glob("*1.json"):
+        for said in (zone.root / PATH / "_delta_log").glob("*0.json"):
             lines = [json.loads(line) for line in said.read_text().splitlines()]
             kept = [json.dumps(line) for line in lines if "commitInfo" not in line]
             said.write_text("\n".join(kept) + "\n")
@@ -154,7 +154,7 @@ class TestDelimitedText:
     def test_each_file_is_acknowledged_by_its_number(self, texts: Named) -> None:
         texts.write(f"{4:020d}.csv", "id,v\n4,x\n")
         assert texts.told() == [
-            *[(None, number, "applied", 1) for number in (1, 2, 3)],
+            *[(None, number, "applied", 0) for number in (1, 2, 3)],
             (None, 4, "waiting", None),
         ]
 

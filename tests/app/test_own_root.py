@@ -47,7 +47,9 @@ def test_the_root_that_is_near_is_named(tmp_path: Path, root: str) -> None:
 
 @pytest.mark.parametrize("act", [*ACTS, *FED])
 def test_a_root_whose_landing_zone_is_not_there_is_refused(tmp_path: Path, act: Act) -> None:
-    (tmp_path / "Tables/sales/orders/_delta_log").mkdir(parents=True)
+    log = tmp_path / "Tables/sales/orders/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").touch()
     said = refused(tmp_path, act)
     assert "there are tables, such as Tables/sales/orders, and no landing zone" in said
     assert "mount it" in said

@@ -55,7 +55,7 @@ def rows(zone: Zone, name: str) -> list[tuple[Any, ...]]:
 
 def commit_metadata(zone: Zone, name: str) -> dict[str, Any]:
     """What the commit of the first batch says of itself."""
-    log = zone.root / "Tables/s" / name / "_delta_log" / f"{1:020d}.json"
+    log = zone.root / "Tables/s" / name / "_delta_log" / f"{0:020d}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
     found: dict[str, Any] = json.loads(info["userMetadata"])

@@ -16,6 +16,7 @@ import pytest
 
 from mirrorlake.apply.committer import BatchCommit, Committer, CompactionCommit
 from mirrorlake.apply.table_definitions import TableDefinitions
+from mirrorlake.delta.log.first_commit import begin
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.write.compact import compact
@@ -52,7 +53,7 @@ class CommitterContract:
             "version": version,
             "application": APPLICATION,
             "number": number,
-            "actions": self.actions(location, number),
+            "actions": more.get("actions") or self.actions(location, number),
             "counts": Counts(insert=1),
             "metadata": {"mirrorlake": 1, "said": number},
         }
@@ -70,6 +71,28 @@ class CommitterContract:
         (info,) = [one["commitInfo"] for one in actions if "commitInfo" in one]
         assert json.loads(info["userMetadata"])["said"] == 1
         assert sum("add" in one for one in actions) == 1
+
+    @pytest.mark.clause("CF-142", "CF-150")
+    def test_a_table_and_its_first_rows_are_one_commit(
+        self, committer: Committer, tables: TableDefinitions, store: LocalStore
+    ) -> None:
+        described = tables.metadata_of(CreateTable(TABLE, PATH, "t", SCHEMA, ("id",), "g"))
+        assert described is not None
+        location = store.location(PATH)
+        begin(store, PATH)
+        committer.prepare(location)
+        rows = pa.table({"id": pa.array([1], pa.int64())})
+        added = write_data_files(Path(location), parse(described), rows, ["id"])
+        actions = [json.dumps(one) for one in added]
+        commit = self.batch(location, -1, 1, actions=actions, creates=described)
+        assert committer.commit(commit) == Applied(0, Counts(insert=1))
+        snapshot = TableLog(location).snapshot()
+        assert (len(snapshot.files), snapshot.transactions) == (1, {APPLICATION: 1})
+        assert snapshot.metadata["id"] == described["id"]
+        assert snapshot.properties["delta.enableChangeDataFeed"] == "true"
+        committer.forget(location)
+        assert isinstance(committer.commit(commit), Conflicted)
+        assert committer.commit(self.batch(location, 0, 2)) == Applied(1, Counts(insert=1))
 
     def test_a_table_that_has_moved_on_is_a_conflict_and_stays(
         self, committer: Committer, location: str

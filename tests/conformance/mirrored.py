@@ -90,21 +90,21 @@ class Mirrored:
         feed: FeedMode = FeedMode.IMAGES,
     ) -> Mirrored:
         self.engine.create(
-            CreateTable(
-                self.table,
-                self.path,
-                self.folder,
-                self.shape.schema,
-                self.shape.key,
-                generation,
-                replace,
-                required,
-                detection,
-                soft,
-                feed,
+            self.creation(
+                replace=replace,
+                generation=generation,
+                required=required,
+                detection=detection,
+                soft=soft,
+                feed=feed,
             )
         )
         return self
+
+    def creation(self, *, generation: str = GENERATION, **more: Any) -> CreateTable:
+        """The step that creates the table."""
+        schema, key = self.shape.schema, self.shape.key
+        return CreateTable(self.table, self.path, self.folder, schema, key, generation, **more)
 
     def add_columns(self, *columns: Column) -> None:
         self.engine.add_columns(AddColumns(self.table, self.path, columns))

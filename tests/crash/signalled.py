@@ -69,7 +69,7 @@ def until(holds: Callable[[], object], pause: float = 0.05) -> None:
 
 def until_applied(project: Project) -> None:
     """Until the first load is in the table."""
-    until((project.root / "Tables/a/orders/_delta_log/00000000000000000001.json").exists)
+    until((project.root / "Tables/a/orders/_delta_log/00000000000000000000.json").exists)
 
 
 class SparkJobs:

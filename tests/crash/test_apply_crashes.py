@@ -30,7 +30,7 @@ from tests.reference import Row
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 IN_THE_LOAD = [
-    (CrashPoint.TABLE_CREATED, 2),
+    (CrashPoint.BATCH_WRITTEN, 1),
     (CrashPoint.COMMITTED, 1),
     pytest.param(CrashPoint.COMMIT_DURABLE, 2, marks=pytest.mark.long),
 ]

@@ -102,7 +102,7 @@ class HandmadeReader:
     def feed(self, path: str) -> Feeds:
         """By the tests themselves, and the same by our own reader."""
         feed = dict(self._feeds(self._table(path)))
-        assert feed_of(self._store.location(path), 1, self._store.options(path)) == feed
+        assert feed_of(self._store.location(path), 0, self._store.options(path)) == feed
         return feed
 
     def tables(self, paths: Sequence[str]) -> list[tuple[list[Row], Feeds]]:
@@ -114,7 +114,7 @@ class HandmadeReader:
         return info
 
     def _feeds(self, table: HandmadeTable) -> Iterator[tuple[int, Counter[tuple[str, Row]]]]:
-        for version in range(1, table.log.snapshot().version + 1):
+        for version in range(table.log.snapshot().version + 1):
             if feed := table.feed(version):
                 yield version, feed
 

@@ -49,9 +49,9 @@ class TestTablesBelowARoot:
     @pytest.fixture(autouse=True)
     def tables(self, store: LocalStore) -> None:
         for path in ("t", "s/t", "s/u"):
-            store.create(f"Tables/{path}/_delta_log/0.json", b"")
+            store.create(f"Tables/{path}/_delta_log/{0:020d}.json", b"")
         store.create("Tables/s/files/a.parquet", b"")
-        store.create("Tables/t/part/_delta_log/0.json", b"")
+        store.create(f"Tables/t/part/_delta_log/{0:020d}.json", b"")
 
     def test_tables_are_found_at_two_levels(self, store: LocalStore) -> None:
         assert set(tables.delta_tables(store)) == {"Tables/t", "Tables/s/t", "Tables/s/u"}

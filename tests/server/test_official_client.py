@@ -170,7 +170,7 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
     def rows() -> list[Any]:
         if not applies:
             return landed(root)
-        if not list(table_path.glob("_delta_log/*1.json")):
+        if not list(table_path.glob("_delta_log/*0.json")):
             return []
         return sorted(row[0] for row in rows_by_duckdb(table_path))
 

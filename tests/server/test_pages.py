@@ -344,7 +344,7 @@ def test_the_changes_of_a_table_stand_side_by_side(browser: TestClient, zone: Zo
     assert page.index("<td>delete</td>") < page.index("<td>insert</td>")
     assert "<mark>&lt;b&gt;old&lt;/b&gt;</mark>" in page
     assert "<mark>new</mark>" in page
-    first = browser.get(f"{STREAM}/changes?name=s.good&until=1").text
+    first = browser.get(f"{STREAM}/changes?name=s.good&until=0").text
     assert "<td>update</td>" not in first
     assert "<td>insert</td>" in first
 

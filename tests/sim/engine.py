@@ -161,19 +161,25 @@ class ModelledEngine:
         table = self.lake.tables[path]
         return [batch for batch in table.named[table.forgotten :] if batch.number > after]
 
+    def creates_with_batch(self, step: CreateTable) -> bool:
+        return self.random.random() < 0.5 and step.path not in self.lake.tables
+
     def create(self, step: CreateTable) -> None:
         if step.path not in self.lake.tables or step.replace:
-            key = tuple(step.schema.names.index(name) for name in step.key)
-            names = step.schema.names
-            said = tuple(n for n, name in enumerate(names) if name in METADATA_COLUMNS)
-            flag = names.index(ROW_DELETED) if step.soft else None
-            table = Table(key, metadata=said, soft=flag)
-            made = LakeTable(step.generation, step.detection, step.schema, step.key, table)
-            made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
-            made.properties |= {DELETES: SOFT} if step.soft else {}
-            made.properties |= self.properties
-            self.lake.tables[step.path] = made
+            self.lake.tables[step.path] = self._made(step)
         self.reached(CrashPoint.TABLE_CREATED)
+
+    def _made(self, step: CreateTable) -> LakeTable:
+        key = tuple(step.schema.names.index(name) for name in step.key)
+        names = step.schema.names
+        said = tuple(n for n, name in enumerate(names) if name in METADATA_COLUMNS)
+        flag = names.index(ROW_DELETED) if step.soft else None
+        table = Table(key, metadata=said, soft=flag)
+        made = LakeTable(step.generation, step.detection, step.schema, step.key, table)
+        made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
+        made.properties |= {DELETES: SOFT} if step.soft else {}
+        made.properties |= self.properties
+        return made
 
     def paths(self, known: Collection[str] = ()) -> list[str]:
         return [path for path in self.lake.tables if path not in known]
@@ -271,6 +277,9 @@ class ModelledEngine:
         before_commit()
         self.reached(CrashPoint.COMMIT_BEGUN)
         self.between()
+        if step.creates is not None and not read.exists and step.path not in self.lake.tables:
+            self.lake.tables[step.path] = self._made(step.creates)
+            read = self.progress(step.path)
         table = self.lake.tables[step.path]
         if table.version != read.version or table.generation != read.generation:
             return Conflicted("another writer was faster")
@@ -328,7 +337,10 @@ class ModelledEngine:
 
     def _read(self, step: ApplyFiles) -> list[list[Change]]:
         """The changes of each file."""
-        table = self.lake.tables[step.path]
+        table = self.lake.tables.get(step.path)
+        if table is None:
+            assert step.creates is not None
+            table = self._made(step.creates)
         return [self._rows(step, table, file.path) for file in step.files]
 
     def _rows(self, step: ApplyFiles, table: LakeTable, path: str) -> list[Change]:

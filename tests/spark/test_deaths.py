@@ -81,7 +81,7 @@ class Scene:
 
     def feed(self, table: str) -> list[dict[Any, int]]:
         path = self.zone.root / "Tables/s" / table
-        return [dict(HandmadeTable(path).feed(version)) for version in (1, 2)]
+        return [dict(HandmadeTable(path).feed(version)) for version in (0, 1)]
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         return HandmadeTable(self.zone.root / "Tables/s" / table).rows()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake.delta.log.first_commit import is_begun
 from mirrorlake.mirror.compaction import small_files as compaction
-from mirrorlake.mirror.engine import Applied, MirrorEngine
+from mirrorlake.mirror.engine import Applied, Counts, MirrorEngine
 from mirrorlake.mirror.steps import Compact, SetKey
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
@@ -18,6 +19,7 @@ from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
+from tests.conformance.apply.creation import first
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
@@ -92,6 +94,22 @@ def test_every_commit_of_ours_is_flushed(
     assert str(story.folder / f"{outcome.version:020d}.json") in flushed
     engine.vacuum(table.path, timedelta(days=7), lambda: None)
     assert len(table.reader.rows(table.path)) == 3
+
+
+@pytest.mark.clause("LZ-258", "CF-150")
+def test_a_table_and_its_first_rows_are_flushed(
+    spark: Spark, store: LocalStore, flushed: set[str]
+) -> None:
+    engine = spark_engine(spark, store, strategy=StrategySetting.DIRECT)
+    story = Story(engine, store, spark)
+    table = story.table
+    outcome = table.run(first(table, [(Marker.INSERT, (1, "a"))]))
+    assert outcome == Applied(0, Counts(insert=1))
+    engine.make_durable(table.path, 0)
+    assert story.commits() == {str(story.folder / f"{0:020d}.json")}
+    parents = {str(path) for path in list(story.folder.parents)[:2]}
+    assert story.commits() | {str(story.folder)} | parents <= flushed
+    assert not is_begun(store.location(table.path))
 
 
 @pytest.mark.parametrize("setting", [StrategySetting.DIRECT, StrategySetting.MERGE])

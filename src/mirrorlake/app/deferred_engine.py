@@ -57,6 +57,9 @@ class DeferredEngine:
     def make_durable(self, path: str, version: int) -> None:
         self._engine.make_durable(path, version)
 
+    def creates_with_batch(self, step: CreateTable) -> bool:
+        return self.start().creates_with_batch(step)
+
     def create(self, step: CreateTable) -> None:
         self.start().create(step)
 

@@ -16,6 +16,9 @@ class CommitOperation(StrEnum):
     WRITE = "WRITE"
     """Rows were only added."""
 
+    CREATE = "CREATE TABLE AS SELECT"
+    """The table was created with its first rows."""
+
     TRUNCATE = "TRUNCATE"
     """All rows were removed, and none added."""
     MERGE = "MERGE"
@@ -23,8 +26,9 @@ class CommitOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """The commit of a batch. version: the version that the tasks have read; application, number:
-    of the recorded transaction; actions: as JSON texts; metadata: for `userMetadata`."""
+    """The commit of a batch. version: the version that the tasks have read, -1 if it creates the
+    table, by the metaData action `creates`; application, number: of the recorded transaction;
+    actions: as JSON texts; metadata: for `userMetadata`."""
 
     table: str
     location: str
@@ -35,9 +39,12 @@ class BatchCommit:
     counts: Counts
     metadata: Mapping[str, Any]
     truncated: bool = False
+    creates: Mapping[str, Any] | None = None
 
     @property
     def operation(self) -> CommitOperation:
+        if self.creates is not None:
+            return CommitOperation.CREATE
         added, removed = self.number_of("add"), self.number_of("remove")
         if self.truncated and removed and not added:
             return CommitOperation.TRUNCATE
@@ -69,6 +76,11 @@ class Committer(Protocol):
     reads the table. A committer does not retry, and returns these outcomes instead of raising.
     Thread-safe for different tables.
     """
+
+    def prepare(self, location: str) -> None:
+        """Load what the first commit needs, while tasks run whose actions it will commit to the
+        table at a location. Raises nothing."""
+        ...
 
     def commit(self, commit: BatchCommit) -> Outcome:
         """Commit a batch together with its transaction."""

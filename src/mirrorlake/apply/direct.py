@@ -58,10 +58,14 @@ class Direct:
         self._spread = Spread(runner, reached, spread)
         # Never shut down, because each thread has a session of its own.
         self._pool = ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit")
+        self._is_prepared = False
 
     def apply(
         self, batches: Sequence[OpenBatch], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
+        if batches and not self._is_prepared:
+            self._is_prepared = True
+            self._pool.submit(self._committer.prepare, batches[0].location)
         steps, slots = [batch.step for batch in batches], self._runner.slots
         # Not for partitioned tables: each task would write a file per partition.
         spread = [
@@ -202,6 +206,7 @@ class Direct:
                 counts=counts,
                 metadata=commit_metadata(step, batch.progress, counts, read, self._identity),
                 truncated=step.truncated,
+                creates=batch.creates,
             )
         )
         self._reached(CrashPoint.COMMITTED)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -22,12 +23,14 @@ from mirrorlake.apply.logs.table_logs import TableLogs
 from mirrorlake.apply.runner import Runner
 from mirrorlake.apply.stages.spread import SpreadSettings
 from mirrorlake.apply.strategy import OpenBatch, Strategy
-from mirrorlake.apply.table_definitions import TableDefinitions, key_property
+from mirrorlake.apply.table_definitions import TableDefinitions, key_property, log_created
+from mirrorlake.apply.task.errors import storage_error
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.durability import flush_commit, flush_commits_since, flush_files
+from mirrorlake.delta.log.first_commit import begin, end
 from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.tables import delta_tables
-from mirrorlake.errors import ForeignTable, TableError
+from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -53,7 +56,7 @@ from mirrorlake.mirror.strategy import (
     StrategySetting,
     choose_strategy,
 )
-from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.mirror.table.progress import Progress, progress_in
 from mirrorlake.mirror.table.refusals import strategy_refusal
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import NamedBatch
@@ -130,6 +133,12 @@ class Engine:
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
         return list(delta_tables(self._store, known))
 
+    def creates_with_batch(self, step: CreateTable) -> bool:
+        try:
+            return self._new_metadata(step, self._choose(Progress())) is not None
+        except OSError as error:
+            raise storage_error(str(step.table), error) from error
+
     def create(self, step: CreateTable) -> None:
         if step.replace:
             self._logs.forget(step.path)
@@ -182,7 +191,7 @@ class Engine:
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        found = [self._open(step) for step in steps]
+        found = [self._open(step, before_commit) for step in steps]
         for strategy in self._strategies:
             self._apply(strategy, found, before_commit)
         for step, outcome in zip(steps, found, strict=True):
@@ -200,6 +209,8 @@ class Engine:
         else:  # its writer may have ended before it flushed
             self._flush(path, version)
             self._applied[path] = version
+        if version <= 1:  # its own, or that of a process that ended after its first commit
+            end(self._store, path)
         self._reached(CrashPoint.COMMIT_DURABLE)
 
     # -- compaction -------------------------------------------------------------------------------
@@ -238,9 +249,11 @@ class Engine:
         batches = [batch for _index, batch in chosen]
         outcomes = self._strategies[strategy].apply(batches, before_commit)
         for (index, batch), outcome in zip(chosen, outcomes, strict=True):
-            found[index] = self._fall_back(batch, outcome)
+            found[index] = self._fall_back(batch, outcome, before_commit)
 
-    def _fall_back(self, batch: OpenBatch, outcome: Outcome) -> OpenBatch | Outcome:
+    def _fall_back(
+        self, batch: OpenBatch, outcome: Outcome, before_commit: Callable[[], None]
+    ) -> OpenBatch | Outcome:
         """A batch that `direct` failed to apply with an internal error is applied by `merge`."""
         doubtful = isinstance(outcome, Failed) and isinstance(outcome.error, TableFault)
         able = (
@@ -252,9 +265,12 @@ class Engine:
         assert isinstance(outcome, Failed)
         choice = replace(batch.choice, strategy=StrategyName.MERGE, reason=outcome.error.what)
         self._log_strategy(batch.step.table, choice)
-        return replace(batch, choice=choice)
+        if batch.creates is None:
+            return replace(batch, choice=choice)
+        created = self._create_and_open(batch.step, before_commit)
+        return replace(created, choice=choice) if isinstance(created, OpenBatch) else created
 
-    def _open(self, step: ApplyFiles) -> OpenBatch | Outcome:
+    def _open(self, step: ApplyFiles, before_commit: Callable[[], None]) -> OpenBatch | Outcome:
         """Open a batch on the newest version of its table; an outcome if it does not follow the
         recorded progress.
 
@@ -262,9 +278,45 @@ class Engine:
         """
         try:
             with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
-                return self._open_on(step, snapshot, progress)
-        except ForeignTable as error:
+                if step.creates is None or progress.exists:
+                    return self._open_on(step, snapshot, progress)
+            choice = self._choose(progress, appends=step.appends)
+            described = self._new_metadata(step.creates, choice)
+            if described is not None:
+                begin(self._store, step.path)
+        except TableError as error:
             return Failed(error)
+        except OSError as error:
+            return Failed(storage_error(str(step.table), error))
+        if described is None:
+            return self._create_and_open(step, before_commit)
+        return self._open_new(step, choice, described)
+
+    def _new_metadata(self, step: CreateTable, choice: Choice) -> Mapping[str, Any] | None:
+        """As `TableDefinitions.metadata_of`, where we write the table. Raises OSError."""
+        is_direct = choice.strategy is StrategyName.DIRECT
+        return self._tables.metadata_of(step) if is_direct else None
+
+    def _open_new(
+        self, step: ApplyFiles, choice: Choice, described: Mapping[str, Any]
+    ) -> OpenBatch:
+        """Open a batch on no version of its table, which it creates."""
+        new = TableSnapshot(metadata=dict(described))
+        progress = progress_in(replace(new, version=0), str(step.table))
+        opened = self._opened(choice, step, new, replace(progress, version=new.version))
+        return replace(opened, creates=described)
+
+    def _create_and_open(
+        self, step: ApplyFiles, before_commit: Callable[[], None]
+    ) -> OpenBatch | Outcome:
+        assert step.creates is not None
+        try:
+            before_commit()
+            self.create(step.creates)
+            log_created(step.creates)
+        except MirrorlakeError as error:
+            return Failed(error)
+        return self._open(replace(step, creates=None), before_commit)
 
     def _open_on(
         self, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
@@ -279,16 +331,20 @@ class Engine:
         # Logged once per table, unless the reason is the one that is logged for all tables.
         if choice.strategy is not StrategyName.DIRECT and choice.reason != self._platform:
             self._log_strategy(step.table, choice)
-        schema = schemas.parse(snapshot.metadata)
-        if refusal := strategy_refusal(str(step.table), choice, feed=schema.feed):
-            return Failed(refusal)
+        opened = self._opened(choice, step, snapshot, progress)
+        refusal = strategy_refusal(str(step.table), choice, feed=opened.schema.feed)
+        return Failed(refusal) if refusal else opened
+
+    def _opened(
+        self, choice: Choice, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
+    ) -> OpenBatch:
         return OpenBatch(
             choice,
             step,
             self._store.location(step.path),
             snapshot.version,
             progress,
-            schema,
+            schemas.parse(snapshot.metadata),
             tuple(snapshot.files.values()),
             self._store.options(step.path),
         )

@@ -21,8 +21,9 @@ from mirrorlake.storage.options import ObjectOptions
 class OpenBatch:
     """A batch, opened on one version of its table.
 
-    choice: its strategy; location: of the table; files: the add actions of its live files; options:
-    how to access the location if it is a URL.
+    choice: its strategy; location: of the table; version: -1 if the batch creates it, by the
+    metaData action `creates`; files: the add actions of its live files; options: how to access the
+    location if it is a URL.
     """
 
     choice: Choice
@@ -33,6 +34,7 @@ class OpenBatch:
     schema: TableSchema
     files: Sequence[Mapping[str, Any]]
     options: ObjectOptions | None = None
+    creates: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> tuple[str, ...]:

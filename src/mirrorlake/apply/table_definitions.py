@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
+
+import structlog
 
 from mirrorlake.delta.schema import FeedMode
 from mirrorlake.mirror.schema_evolution import needs_mapping
@@ -23,6 +25,10 @@ from mirrorlake.mirror.table.progress import (
     Progress,
 )
 
+log = structlog.get_logger()
+
+TABLE_CREATED = "table_created"
+
 
 class TableDefinitions(Protocol):
     """Creates and changes Delta tables at paths below one root. Thread-safe for different tables.
@@ -30,6 +36,11 @@ class TableDefinitions(Protocol):
     Commits need not be durable on return: the caller flushes them. Every method raises TableError
     for an error of the table or its storage, after which nothing has changed.
     """
+
+    def metadata_of(self, step: CreateTable) -> Mapping[str, Any] | None:
+        """The metaData action of the new table, if the commit of its first rows can create it; None
+        if it has to be created before. Raises OSError."""
+        ...
 
     def create(self, step: CreateTable) -> None:
         """Create the table, with the change feed enabled from version 0 unless the step disables
@@ -57,6 +68,10 @@ class TableDefinitions(Protocol):
         """Write a checkpoint of the newest version; if only Delta can write the table, make Delta
         write checkpoints from now on."""
         ...
+
+
+def log_created(step: CreateTable) -> None:
+    log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
 
 
 def key_property(step: SetKey) -> dict[str, str]:

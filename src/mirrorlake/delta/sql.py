@@ -19,6 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from mirrorlake.delta.deletion_vectors import BrokenVector
+from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.first_commit import has_commit
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.quoting import quoted
@@ -45,10 +47,16 @@ _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
     """Schema (`main` for none), name and path of every Delta table below `Tables`."""
     top = root / "Tables"
-    for path in sorted(top.glob("*/_delta_log")):
-        yield "main", true_name(path.parent.name), path.parent
-    for path in sorted(top.glob("*/*/_delta_log")):
-        yield true_name(path.parent.parent.name), true_name(path.parent.name), path.parent
+    for path in _tables(top, "*"):
+        yield "main", true_name(path.name), path
+    for path in _tables(top, "*/*"):
+        yield true_name(path.parent.name), true_name(path.name), path
+
+
+def _tables(top: Path, pattern: str) -> list[Path]:
+    """The folders with a Delta log; a table without a version yet has none."""
+    found = sorted(log.parent for log in top.glob(f"{pattern}/{FOLDER}"))
+    return [path for path in found if has_commit(path)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.delta import deletion_vectors, partitions
-from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows, path_of
 from mirrorlake.delta.quoting import parquet_files, quoted
 from mirrorlake.delta.schema import TableSchema, parse
@@ -49,6 +49,8 @@ def create_view(
     """
     log = TableLog(path)
     snapshot = log.snapshot() if version is None else log.snapshot_at(version)
+    if not snapshot.exists:
+        raise BrokenLog("its log has no version")
     schema, files = parse(snapshot.metadata), list(snapshot.files.values())
     query = _select(connection, path, schema, files)
     connection.execute(f"create view {name} as {query}")

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.first_commit import has_commit
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.root import TABLES
 from mirrorlake.storage.store import KeyedFolders, Store
@@ -93,6 +94,8 @@ def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
 
 
 def _has_log(store: Store, path: str) -> bool:
-    """Whether the log of a table has a file: on object storage the key of the folder may remain
-    after the table was removed."""
-    return store.keyed(path) is None or bool(store.list(f"{path}/{FOLDER}").files)
+    """Whether there is a version of a table: while its first rows are being written there is none,
+    and on object storage the key of the folder may remain after the table was removed."""
+    if store.keyed(path) is not None:
+        return bool(store.list(f"{path}/{FOLDER}").files)
+    return has_commit(store.location(path))

@@ -117,6 +117,11 @@ class MirrorEngine(TableReader, Protocol):
         """The number of tasks that can run at the same time."""
         ...
 
+    def creates_with_batch(self, step: CreateTable) -> bool:
+        """Whether the first batch can create the table, in one commit with its rows. Raises
+        TableError."""
+        ...
+
     def create(self, step: CreateTable) -> None:
         """Create the table, with the change feed enabled from version 0 unless the step says
         otherwise. Does nothing if it exists."""
@@ -159,6 +164,9 @@ class MirrorEngine(TableReader, Protocol):
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
         """Apply one batch per table. Returns the outcomes in the order of the steps.
+
+        A table that a step creates appears with its rows where `creates_with_batch` allows it, and
+        otherwise before them.
 
         before_commit: called before each commit; prevents it by raising. This method, `compact` and
         all reading methods may be called by several threads, for different tables.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -145,6 +145,7 @@ class ApplyFiles:
     whole_rows: there is no key, and a delete removes one row that equals it in all columns.
     soft: the table has soft deletes.
     suppress_unchanged: updates that change no value are left out.
+    creates: the table, if the batch creates it: if possible, in the same commit.
     """
 
     table: TableId
@@ -166,6 +167,7 @@ class ApplyFiles:
     whole_rows: bool = False
     soft: bool = False
     suppress_unchanged: bool = False
+    creates: CreateTable | None = None
 
     @property
     def skip_equal(self) -> bool:
@@ -269,6 +271,18 @@ class TablePlan:
     pending: int = 0
     partition_folders: tuple[str, ...] = ()
     exists: bool = False
+
+    @property
+    def creates(self) -> CreateTable | None:
+        """The step that creates its table, unless it replaces another one."""
+        found = (step for step in self.steps if isinstance(step, CreateTable) and not step.replace)
+        return next(found, None)
+
+    @property
+    def batch(self) -> ApplyFiles | None:
+        """Its batch, which creates the table if that is new."""
+        found = next((step for step in self.steps if isinstance(step, ApplyFiles)), None)
+        return found and replace(found, creates=self.creates)
 
     @property
     def is_idle(self) -> bool:

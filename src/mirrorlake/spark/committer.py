@@ -6,7 +6,7 @@ only. Requirements:
 - The transaction starts at the exact version that the tasks have read, so that no other writer's
   commit is missed; the recorded number is that version's.
 - The application id is registered as read, so that two commits with the same id conflict.
-- The operation is WRITE, TRUNCATE or MERGE with its metrics, or OPTIMIZE: a "manual update"
+- The operation is CREATE, WRITE, TRUNCATE or MERGE with its metrics, or OPTIMIZE: a "manual update"
   disables the incremental checksum and makes every later commit slow.
 """
 
@@ -16,6 +16,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, assert_never
@@ -25,9 +26,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.apply.committer import BatchCommit, CommitOperation, CompactionCommit
+from mirrorlake.delta.log.first_commit import is_begun
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
+from mirrorlake.mirror.faults import TableFault
 from mirrorlake.spark.errors import CONFLICTS, RAISED, fault, name_of
 from mirrorlake.spark.session.thread_sessions import Sessions
+
+DESCRIBED = ("schemaString", "partitionColumns", "configuration")
+"""What of a table determines its files."""
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -44,6 +50,10 @@ class SparkCommitter:
     def _delta(self) -> _Delta:
         """Looked up at the first commit: with untested Delta internals, MERGE still works."""
         return _Delta(self._spark._jvm)  # noqa: SLF001
+
+    def prepare(self, location: str) -> None:
+        with suppress(*RAISED), self._sessions.active() as session:
+            self._delta.transaction(session, location)
 
     def forget(self, location: str) -> None:
         self._tips.pop(location, None)
@@ -63,11 +73,9 @@ class SparkCommitter:
             transaction = self._delta.transaction(session, location)
             if transaction.readVersion() >= 0:
                 return
-            transaction.deltaLog().createLogDirectoriesIfNotExists()
             session.conf.unset(USER_METADATA)
-            (metadata,) = self._delta.actions([json.dumps({"metaData": described})])
-            transaction.updateMetadataForNewTable(metadata)
-            operation = self._delta.create_table(transaction.metadata())
+            self._delta.describe(transaction, described)
+            operation = self._delta.create_table(transaction.metadata(), with_rows=False)
             transaction.commit(self._delta.sequence([]), operation)
 
     def _attempted(self, commit: BatchCommit | CompactionCommit, doing: str) -> Outcome:
@@ -93,9 +101,14 @@ class SparkCommitter:
             operation, counts = self._delta.optimize, Counts()
         else:
             transaction.readTxn().addOne(commit.application)
-            transaction.readWholeTable()
+            if commit.creates is None:
+                transaction.readWholeTable()
+            elif not is_begun(commit.location):
+                return Conflicted("its folder was removed")
+            elif not self._delta.describe(transaction, commit.creates):
+                return Failed(_described_otherwise(commit.table))
             counts = commit.counts
-            operation, metrics = self._delta.described(session, commit)
+            operation, metrics = self._delta.described(session, transaction, commit)
             transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
             actions.append(self._delta.recorded(commit.application, commit.number))
             session.conf.set(USER_METADATA, json.dumps(commit.metadata))
@@ -156,8 +169,17 @@ class _Delta:
         }
         self.optimize = optimize(nothing, nothing, False, none, False)
 
-    def create_table(self, metadata: Any) -> Any:
-        return self._create_table(metadata, False, False, self._none)
+    def create_table(self, metadata: Any, *, with_rows: bool) -> Any:
+        return self._create_table(metadata, False, with_rows, self._none)
+
+    def describe(self, transaction: Any, described: Mapping[str, Any]) -> bool:
+        """Let a transaction create the table with this metaData action. Returns whether Delta
+        creates it so: a session can have properties for new tables."""
+        transaction.deltaLog().createLogDirectoriesIfNotExists()
+        (metadata,) = self.actions([json.dumps({"metaData": described})])
+        transaction.updateMetadataForNewTable(metadata)
+        committed = json.loads(transaction.metadata().json())["metaData"]
+        return all(_parsed(committed, name) == _parsed(described, name) for name in DESCRIBED)
 
     def transaction(self, session: SparkSession, location: str, *, known: bool = False) -> Any:
         """A transaction on the newest version of a table; known: on the newest version that this
@@ -175,8 +197,10 @@ class _Delta:
     def sequence(self, items: list[Any]) -> Any:
         return self._python.toSeq(items)
 
-    def described(self, session: SparkSession, commit: BatchCommit) -> tuple[Any, Any]:
-        """The operation of this thread's commit, and its metrics. The objects are reused for later
+    def described(
+        self, session: SparkSession, transaction: Any, commit: BatchCommit
+    ) -> tuple[Any, Any]:
+        """The operation of this thread's commit, and its metrics. The metrics are reused for later
         commits with the same operation."""
         operation, values = commit.operation, _metrics(commit)
         if not hasattr(self._local, operation):
@@ -189,14 +213,28 @@ class _Delta:
         metrics, named = getattr(self._local, operation)
         for name, value in values.items():
             metrics[name].set(value)
+        if operation is CommitOperation.CREATE:
+            return self.create_table(transaction.metadata(), with_rows=True), named
         return self._operations[operation], named
+
+
+def _parsed(described: Mapping[str, Any], name: str) -> Any:
+    return json.loads(described[name]) if name == "schemaString" else described[name]
+
+
+def _described_otherwise(table: str) -> TableFault:
+    return TableFault(
+        "Delta would create the table with other columns or properties than its files have",
+        table=table,
+        hint="It is retried. If it recurs, report it with the settings of the Spark session.",
+    )
 
 
 def _metrics(commit: BatchCommit) -> dict[str, int]:
     """The metrics under Delta's names."""
     counts = commit.counts
     match commit.operation:
-        case CommitOperation.WRITE:
+        case CommitOperation.WRITE | CommitOperation.CREATE:
             return {"numFiles": commit.number_of("add"), "numOutputRows": counts.insert}
         case CommitOperation.TRUNCATE:
             return {"numRemovedFiles": commit.number_of("remove")}

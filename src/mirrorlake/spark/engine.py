@@ -33,10 +33,7 @@ def spark_engine(
     """An engine whose tasks and commits use a session. template: of the tables that it creates; the
     other parameters are those of `Engine`."""
     session = spark.session
-    if runner is None:
-        runner = SparkRunner(session)
-        if spark.is_local:
-            runner.warm()
+    runner = runner or SparkRunner(session)
     own_committer = SparkCommitter(session)
     direct = not platform and strategy is not StrategySetting.MERGE  # internals of a tested Delta
     return Engine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -43,24 +43,6 @@ class SparkRunner:
         self._context, self._needed = session.sparkContext, workers.required_versions(session)
         self._elastic = elastic_slots(self._context.getConf())
         self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
-        self._warming: threading.Thread | None = None
-
-    def warm(self) -> None:
-        """Let a worker start, and import what tasks need, beside what is done before the first
-        job: both take about as long as making the first table."""
-        self._warming = threading.Thread(target=self._warm, name="warming", daemon=True)
-        self._warming.start()
-
-    def _warm(self) -> None:
-        with suppress(Exception), self.tagged():  # the first job meets the same, and reports it
-            self._context.parallelize([None], 1).map(_import_tasks).collect()
-
-    def _await_warm(self) -> None:
-        """A job that begins before would start another worker."""
-        warming = self._warming  # once: another thread may forget it meanwhile
-        if warming is not None:
-            warming.join()
-            self._warming = None
 
     @property
     def slots(self) -> int:
@@ -114,7 +96,6 @@ class SparkRunner:
             return []
         indexes = packing or [[index] for index in range(len(items))]
         tasks = [[items[index] for index in some] for some in indexes]
-        self._await_warm()
         with self.tagged():
             rdd = self._context.parallelize(tasks, len(tasks))
             results: list[list[R]] = rdd.map(partial(_done, work, self._needed)).collect()
@@ -128,7 +109,6 @@ class SparkRunner:
         later: Sequence[Callable[[int, Sequence[Any]], StageResult]],
         tasks: int,
     ) -> list[list[Any]]:
-        self._await_warm()
         with self.tagged():
             sent = self._context.parallelize(list(enumerate(items)), len(items)).flatMap(
                 partial(_first, first, self._needed)
@@ -155,10 +135,6 @@ def elastic_slots(conf: SparkConf) -> int:
     most = int(conf.get("spark.dynamicAllocation.maxExecutors", str(ELASTIC_SLOTS)))
     cores = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
     return min(most * max(1, cores), ELASTIC_SLOTS)
-
-
-def _import_tasks(_item: None) -> None:
-    import mirrorlake.apply.task.batch  # noqa: F401  (what it imports takes most of the time)
 
 
 def _done(work: Callable[[T], R], needed: Versions, items: Sequence[T]) -> list[R]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
+from mirrorlake.delta.log.first_commit import is_begun, is_free
 from mirrorlake.delta.schema import VECTORS
 from mirrorlake.delta.write.table_metadata import metadata
 from mirrorlake.errors import UnsupportedColumn
@@ -45,13 +45,15 @@ PROPERTIES = {
 }
 
 
+DEFAULTS = "spark.databricks.delta.properties.defaults."
+
 COMPATIBLE = {**PROPERTIES, VECTORS: "false"}
 
 
 class SparkTables:
     """A `TableDefinitions` on a session.
 
-    committer: creates tables, with a tested Delta.
+    committer: creates tables, alone or in the commit of their first rows, with a tested Delta.
     clock: monotonic, in seconds.
     template: of the tables that it creates.
     """
@@ -67,10 +69,21 @@ class SparkTables:
     ) -> None:
         self._spark, self._store, self._template = spark, store, template
         self._sessions = Sessions(spark)
-        # What it writes has the features of the other template.
+        # `direct` writes tables of the other template.
         self._committer = committer if template is TableTemplate.FAST else None
         self._properties = PROPERTIES if template is TableTemplate.FAST else COMPATIBLE
         self._checkpoints = Checkpoints(spark, clock, reached)
+
+    def metadata_of(self, step: CreateTable) -> Mapping[str, Any] | None:
+        # Delta refuses rows in the commit that creates a table with mapped columns and a feed.
+        can = self._committer is not None and not needs_mapping(step.schema)
+        if not can or has_defaults(self._spark) or not is_free(self._store, step.path):
+            return None
+        return self._metadata(step)
+
+    def _metadata(self, step: CreateTable) -> dict[str, Any]:
+        described = metadata(step.schema, properties={**self._properties, **properties_of(step)})
+        return described | {"createdTime": int(time.time() * 1000)}
 
     def create(self, step: CreateTable) -> None:
         location = self._store.location(step.path)
@@ -78,12 +91,8 @@ class SparkTables:
         with refused_by_delta(step.table), self._sessions.active() as session:
             if step.replace:
                 self._remove(step.path)
-            if self._committer is not None and self._is_free(step.path):
-                described = metadata(
-                    step.schema, properties={**self._properties, **properties_of(step)}
-                )
-                created = {"createdTime": int(time.time() * 1000)}
-                self._committer.create(location, described | created)
+            if (committer := self._creator(location)) and self._is_free(step.path):
+                committer.create(location, self._metadata(step))
                 return
             # The name is the path, with backticks doubled; the builder needs the location too.
             named = DeltaTable.createIfNotExists(session).tableName(_name(location))
@@ -150,11 +159,16 @@ class SparkTables:
             hint="Rename the column at the source, leave it out, or set mirror.template: fast.",
         )
 
+    def _creator(self, location: str) -> SparkCommitter | None:
+        """What creates a table at a location; None for Delta's builder, which refuses a folder with
+        the files of an earlier attempt."""
+        return self._committer or (SparkCommitter(self._spark) if is_begun(location) else None)
+
     def _is_free(self, path: str) -> bool:
-        """Whether the location is empty; otherwise Delta decides what to do."""
-        if is_url(location := self._store.location(path)):
+        """Whether there is nothing of others; otherwise Delta decides what to do."""
+        if is_url(self._store.location(path)):
             return not tables.has_files(self._store, path)
-        return not Path(location).exists() or not any(Path(location).iterdir())
+        return is_free(self._store, path)
 
     def _remove(self, path: str) -> None:
         """Remove a table, if it exists. Delta cannot replace a table that is named by its path."""
@@ -177,6 +191,12 @@ class SparkTables:
         except MISSING as error:
             report_missing("DeltaLog.invalidateCache", "refreshByPath", error)
             self._spark.catalog.refreshByPath(location)
+
+
+def has_defaults(spark: SparkSession) -> bool:
+    """Whether Delta adds properties of the session to new tables, such as column mapping, so that
+    only a table that is there tells how its files are written."""
+    return any(name.startswith(DEFAULTS) for name in spark.conf.getAll)
 
 
 def _literal(text: str) -> str:

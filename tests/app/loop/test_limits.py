@@ -6,13 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app.loop.limits import TOO_MANY
+from mirrorlake.app.loop.limits import TOO_MANY, Limits
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.config import Project
 from mirrorlake.errors import TooManyTables, UsageError
-from mirrorlake.model.table import TableId
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import CreateTable, TablePlan
+from mirrorlake.model.state import TableState
+from mirrorlake.model.table import Schema, TableId
+from mirrorlake.storage.local import LocalStore
 from tests.app.operated import DAY, Operated
+from tests.doubles.clock import SteppedClock
+
+
+def new_table(name: str) -> TablePlan:
+    """The plan of a table that is to be created."""
+    table, path = TableId("s", name), f"Tables/s/{name}"
+    create = CreateTable(table, path, name, Schema(()), (), "g")
+    return TablePlan(table, path, name, TableState.SNAPSHOTTING, (create,))
 
 
 def waiting(mirror: Operated, name: str) -> str:
@@ -43,6 +55,14 @@ class TestTheNumberOfTables:
         mirror.delete("a")
         assert not mirror.once().errors
         assert mirror.rows("b") == [(1, "x")]
+
+    @pytest.mark.clause("LZ-278")
+    def test_one_whose_first_batch_is_under_way_counts(self, store: LocalStore) -> None:
+        limits = Limits(store, SteppedClock(), MirrorSettings(max_tables=1))
+        planned = [new_table("a"), new_table("b")]
+        allowed = limits.held(planned, {TableId("s", "b"): planned[1]})
+        assert [type(table.error) for table in allowed] == [TooManyTables, type(None)]
+        assert allowed[1].steps
 
     @pytest.mark.clause("LZ-278")
     def test_there_is_none_by_default(self, tmp_path: Path) -> None:

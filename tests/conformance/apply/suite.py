@@ -24,6 +24,7 @@ from tests.conformance.apply.checks import check
 from tests.conformance.apply.columns import COLUMNS
 from tests.conformance.apply.commits import COMMITS
 from tests.conformance.apply.compaction import COMPACTION
+from tests.conformance.apply.creation import CreationContract, refuse
 from tests.conformance.apply.examples import SPECIFIED
 from tests.conformance.apply.player import Subject, play
 from tests.conformance.apply.row_checks import ROW_CHECKS
@@ -49,10 +50,6 @@ SCENARIOS = [
 ]
 
 SubjectAt = Callable[[Path], Subject]
-
-
-def refuse() -> None:
-    raise LeaseLost("another process took over")
 
 
 class EngineContract:
@@ -98,7 +95,7 @@ class ScenarioContract(EngineContract):
         check(played[scenario.name])
 
 
-class ApplyContract(ScenarioContract):
+class ApplyContract(CreationContract, ScenarioContract):
     """A batch is in the table exactly once, whoever else wants to write."""
 
     def test_of_two_engines_with_one_batch_one_applies_it(

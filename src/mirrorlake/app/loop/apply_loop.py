@@ -224,7 +224,7 @@ class ApplyLoop:
         begun = self._clock.now()
         landed = self._background.collect()
         held = self._background.held
-        plans = self._limits.held(self._planning.plans(cut, held))
+        plans = self._limits.held(self._planning.plans(cut, held), held)
         planned = self._planned = self._retries.held(plans)
         self.report.note(planned)
         for table in planned:
@@ -275,16 +275,15 @@ class ApplyLoop:
             if self._stop.is_set():  # Spark may have ended on the same signal
                 continue
             self.report.fail(table.table, table.path, error)
-            for step in table.steps:
-                if isinstance(step, ApplyFiles):
-                    self._retries.failed(step, error)
+            if table.batch is not None:
+                self._retries.failed(table.batch, error)
         return ready
 
     def _built(self, table: TablePlan) -> None:
+        if table.creates is not None:
+            self._monitor.added(table.table)
         for step in table.steps:
-            if isinstance(step, CreateTable) and not step.replace:
-                self._monitor.added(step.table)
-            elif isinstance(step, AddColumns | AlterColumns):
+            if isinstance(step, AddColumns | AlterColumns):
                 self._monitor.altered(step.table)
 
     def _apply(self, ready: Sequence[TablePlan], begun: datetime) -> bool:
@@ -293,7 +292,7 @@ class ApplyLoop:
 
         All large batches of a round begin in one cycle, and so go to one cut.
         """
-        every = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
+        every = [(table, batch) for table in ready if (batch := table.batch) is not None]
         small: list[_Batch] = []
         large: list[_Batch] = []
         for table, step in every:

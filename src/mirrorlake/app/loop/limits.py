@@ -8,7 +8,7 @@ ends, so a day may hold one cycle more, and a process that is killed forgets the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
@@ -18,6 +18,7 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
+from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
 PATH = f"{root.STATE}/day.json"
@@ -33,9 +34,12 @@ class Limits:
         self._tables, self._bytes = settings.max_tables, settings.max_bytes_per_day
         self._day, self._applied = _read(store) if self._bytes else (date.min, 0)
 
-    def held(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
-        """The plans without the steps that are beyond a limit, and the reason in their place."""
-        allowed = self._within_number(planned)
+    def held(
+        self, planned: Sequence[TablePlan], under_way: Collection[TableId] = ()
+    ) -> list[TablePlan]:
+        """The plans without the steps that are beyond a limit, and the reason in their place.
+        under_way: tables whose batch, which may create them, has begun."""
+        allowed = self._within_number(planned, under_way)
         if self._bytes is None or self._so_far() < self._bytes:
             return allowed
         until = datetime.combine(self._day + timedelta(days=1), datetime.min.time())
@@ -59,13 +63,15 @@ class Limits:
             self._day, self._applied = today, 0
         return self._applied
 
-    def _within_number(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
+    def _within_number(
+        self, planned: Sequence[TablePlan], under_way: Collection[TableId]
+    ) -> list[TablePlan]:
         if self._tables is None:
             return list(planned)
-        free = self._tables - sum(table.exists for table in planned)
-        allowed = []
-        for table in planned:
-            is_new = not table.exists and any(isinstance(s, CreateTable) for s in table.steps)
+        exists = [table.exists or table.table in under_way for table in planned]
+        free, allowed = self._tables - sum(exists), []
+        for table, is_there in zip(planned, exists, strict=True):
+            is_new = not is_there and any(isinstance(s, CreateTable) for s in table.steps)
             allowed.append(_refused(table, self._tables) if is_new and free <= 0 else table)
             free -= is_new
         return allowed

@@ -12,6 +12,7 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.status.monitor import Monitor
+from mirrorlake.apply.table_definitions import log_created
 from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
@@ -54,6 +55,8 @@ class Outcomes:
         match outcome:
             case Applied(version):
                 self._engine.make_durable(step.path, version)
+                if step.creates is not None and not version:  # others were before
+                    log_created(step.creates)
                 self._report.add(step, outcome)
                 self._planning.limits.applied(step.evidence.landed_bytes)
                 self._monitor.applied(step, outcome, begun)

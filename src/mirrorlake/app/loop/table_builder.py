@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bind_contextvars, get_contextvars
 
+from mirrorlake.apply.table_definitions import log_created
 from mirrorlake.delta.schema import MAPPING
 from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
@@ -27,7 +28,6 @@ from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
-TABLE_CREATED = "table_created"
 COLUMNS_ALTERED = "columns_altered"
 FEED_SET = "feed_set"
 _BUILT = Discard | CreateTable | AddColumns | AlterColumns | SetKey | SetFeed
@@ -64,8 +64,9 @@ class Builder:
                         self._discard(step)
                         self._reached(CrashPoint.PROCESSED_DISCARDED)
                     case CreateTable():
-                        self._engine.create(step)
-                        log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
+                        if step.replace or not self._engine.creates_with_batch(step):
+                            self._engine.create(step)
+                            log_created(step)
                     case AddColumns():
                         self._engine.add_columns(step)
                     case AlterColumns():

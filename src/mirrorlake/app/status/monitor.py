@@ -72,6 +72,7 @@ class Monitor:
         self._id = ""
         self._tails = Tails(store)
         self._states: dict[TableId, TableState] = {}
+        self._added: set[TableId] = set()
         self._errors: dict[TableId, str] = {}
         self._written = clock.monotonic() - EVERY
         self._shown = b""
@@ -100,12 +101,16 @@ class Monitor:
             self._errors[report.table] = said
 
     def added(self, table: TableId) -> None:
-        self._add(LoggedOperation.ADD_TABLE, table)
+        """Log a table that is being created, once, however often its first batch is tried."""
+        if table not in self._added:
+            self._added.add(table)
+            self._add(LoggedOperation.ADD_TABLE, table)
 
     def altered(self, table: TableId) -> None:
         self._add(LoggedOperation.REPLICATING_SCHEMA, table)
 
     def applied(self, step: ApplyFiles, outcome: Applied, begun: datetime) -> None:
+        self._added.discard(step.table)
         loading = self._states.get(step.table) is TableState.SNAPSHOTTING
         counts = outcome.counts
         late = self._clock.now() - step.evidence.source_time if step.evidence.source_time else None
@@ -120,6 +125,7 @@ class Monitor:
 
     def removed(self, table: TableId) -> None:
         self._add(LoggedOperation.REMOVE_TABLE, table)
+        self._added.discard(table)
         self._states.pop(table, None)
         self._errors.pop(table, None)
 

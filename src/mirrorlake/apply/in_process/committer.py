@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirrorlake.apply.committer import BatchCommit, CompactionCommit
+from mirrorlake.delta.log.first_commit import is_begun
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.write.commit import write_commit
+from mirrorlake.delta.write.table_metadata import PROTOCOL
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import UnreachableTable
 
@@ -17,6 +19,9 @@ class LogCommitter:
     """A `Committer` for tables without features that affect commits. It resolves no conflicts: a
     table with a newer version is always a conflict."""
 
+    def prepare(self, location: str) -> None:
+        """Does nothing: there is nothing to load."""
+
     def commit(self, commit: BatchCommit) -> Outcome:
         recorded = {
             "appId": commit.application,
@@ -24,6 +29,10 @@ class LogCommitter:
             "lastUpdated": 0,
         }
         actions = [*map(json.loads, commit.actions), {"txn": recorded}]
+        if commit.creates is not None and not is_begun(commit.location):
+            return Conflicted("its folder was removed")
+        if commit.creates is not None:
+            actions = [{"protocol": PROTOCOL}, {"metaData": commit.creates}, *actions]
         info = {"operation": str(commit.operation), "userMetadata": json.dumps(commit.metadata)}
         return _committed(commit, actions, commit.counts, info)
 
@@ -43,7 +52,7 @@ def _committed(
 ) -> Outcome:
     version, log = commit.version + 1, TableLog(commit.location)
     try:
-        if log.has(version) or not log.has(commit.version):
+        if log.has(version) or (version and not log.has(commit.version)):
             return Conflicted("another writer committed first")
     except OSError as error:
         return Failed(_unreachable(commit.table, error))

@@ -13,6 +13,7 @@ from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import deletion_vectors, tables
 from mirrorlake.delta.log import checkpoint
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.first_commit import is_free
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.lookup.key_lookup import path_of
@@ -42,21 +43,25 @@ class LogTables:
     ) -> None:
         self._store, self._partitions, self._reached = store, partitions, reached
 
+    def metadata_of(self, step: CreateTable) -> Mapping[str, Any] | None:
+        return self._metadata(step) if is_free(self._store, step.path) else None
+
+    def _metadata(self, step: CreateTable) -> dict[str, Any]:
+        return metadata(
+            step.schema,
+            mapped=needs_mapping(step.schema),
+            partitions=self._partitions(step.schema),
+            properties=properties_of(step),
+        )
+
     def create(self, step: CreateTable) -> None:
         if step.replace:
             tables.remove(self._store, step.path)
         location = self._store.location(step.path)
         if TableLog(location).snapshot().exists:
             return
-        described = metadata(
-            step.schema,
-            mapped=needs_mapping(step.schema),
-            partitions=self._partitions(step.schema),
-            properties=properties_of(step),
-        )
-        write_commit(
-            location, 0, [{"protocol": PROTOCOL}, {"metaData": described}], operation="CREATE TABLE"
-        )
+        actions = [{"protocol": PROTOCOL}, {"metaData": self._metadata(step)}]
+        write_commit(location, 0, actions, operation="CREATE TABLE")
 
     def add_columns(self, step: AddColumns, known: Progress) -> None:
         new = [column for column in step.columns if column.name not in known.schema]

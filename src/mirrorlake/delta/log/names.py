@@ -24,6 +24,11 @@ def whole_checkpoint(version: int) -> str:
     return f"{version:020d}.checkpoint.parquet"
 
 
+def is_version(name: str) -> bool:
+    """Whether a file is a commit or a checkpoint, and so a version of the table."""
+    return name[:20].isdecimal() and (name.endswith(".json") or ".checkpoint." in name)
+
+
 def versions_in(names: Iterable[str]) -> list[int]:
     """The versions of the commits among file names, ascending."""
     # Without a pattern: a log may have hundreds of thousands of commits.

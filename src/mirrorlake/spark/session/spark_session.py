@@ -139,11 +139,6 @@ class Spark:
                 hint=f"{refused.hint} Or run mirrorlake in a process without another session.",
             ) from refused
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it is ours, and its tasks run on this machine."""
-        return self._is_ours and str(self.session.sparkContext.master).startswith("local")
-
     def stop(self) -> None:
         """Stop the session, if it is ours and nobody else works in it. The JVM may be gone
         already."""

@@ -15,6 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from mirrorlake import root
@@ -89,10 +90,11 @@ def _room(tables: StorageLocation | None) -> Iterator[Store]:
 
 def _run(spark: Spark, store: Store) -> str:
     engine = spark_engine(spark, store, strategy=StrategySetting.DIRECT)
-    engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, KEY, "trial"))
+    new = CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, KEY, "trial")
     version = 0
     for number, changes in ((1, FIRST), (2, SECOND)):
-        (outcome,) = engine.apply([batch(store, "trial", SCHEMA, number, changes)], lambda: None)
+        step = replace(batch(store, "trial", SCHEMA, number, changes), creates=new)
+        (outcome,) = engine.apply([step], lambda: None)
         if not isinstance(outcome, Applied):
             return f"the self-test of direct ended as {type(outcome).__name__}"
         version = outcome.version
