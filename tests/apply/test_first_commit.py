@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.apply import engine as engines
+from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.delta.log.first_commit import is_begun
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed
 from mirrorlake.mirror.faults import UnreachableTable
@@ -56,6 +57,19 @@ def test_a_full_disk_stops_that_table_alone(new: Mirrored, monkeypatch: pytest.M
     monkeypatch.undo()
     assert isinstance(new.run(steps[0]), Applied)
     assert (new.rows(), other.rows()) == ([(1,)], [(2,)])
+
+
+def test_a_table_that_cannot_be_created_before_stops_alone(
+    new: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(LogTables, "create", refuse)
+    monkeypatch.setattr(LogTables, "metadata_of", lambda *_arguments: None)
+    outcome = new.run(first(new, [insert(1)]))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, UnreachableTable)
 
 
 def test_the_marker_of_a_process_that_ended_after_its_commit_goes_with_the_next_batch(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app import extras
+from mirrorlake.delta.log.first_commit import MARKER
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.publisher.locations import is_mirrored
@@ -142,7 +143,9 @@ def test_changes_wait_until_the_table_is_mirrored_again(run: Run, tmp_path: Path
 def test_a_mirrored_table_is_found(tmp_path: Path, table: str, path: str) -> None:
     log = tmp_path / "Tables" / path / "_delta_log"
     log.mkdir(parents=True)
-    (log / "0.json").write_text("{}")
+    (log / MARKER).touch()
+    assert not is_mirrored(LocalStore(tmp_path), TableId.parse(table))
+    (log / f"{0:020d}.json").write_text("{}")
     assert is_mirrored(LocalStore(tmp_path), TableId.parse(table))
     assert not is_mirrored(LocalStore(tmp_path), TableId("a", "other"))
 

@@ -142,7 +142,10 @@ class Engine:
     def create(self, step: CreateTable) -> None:
         if step.replace:
             self._logs.forget(step.path)
-        self._tables.create(step)
+        try:
+            self._tables.create(step)
+        except OSError as error:
+            raise storage_error(str(step.table), error) from error
         self._flush_commits_since(step.path, -1)
         self._reached(CrashPoint.TABLE_CREATED)
 

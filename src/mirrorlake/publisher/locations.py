@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.names import is_version
 from mirrorlake.landing.layout import folder_of
 from mirrorlake.model.table import TableId
 from mirrorlake.root import TABLES, escaped
@@ -83,6 +85,6 @@ def is_mirrored(store: Store, table: TableId) -> bool:
 
 def _is_delta(store: Store, path: str) -> bool:
     try:
-        return bool(store.list(f"{path}/_delta_log").files)
+        return any(is_version(file.name) for file in store.list(f"{path}/{FOLDER}").files)
     except UnsafePath:
         return False

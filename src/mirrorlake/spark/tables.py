@@ -77,7 +77,7 @@ class SparkTables:
     def metadata_of(self, step: CreateTable) -> Mapping[str, Any] | None:
         # Delta refuses rows in the commit that creates a table with mapped columns and a feed.
         can = self._committer is not None and not needs_mapping(step.schema)
-        if not can or has_defaults(self._spark) or not is_free(self._store, step.path):
+        if not (can and is_free(self._store, step.path)) or has_defaults(self._spark):
             return None
         return self._metadata(step)
 
@@ -196,7 +196,12 @@ class SparkTables:
 def has_defaults(spark: SparkSession) -> bool:
     """Whether Delta adds properties of the session to new tables, such as column mapping, so that
     only a table that is there tells how its files are written."""
-    return any(name.startswith(DEFAULTS) for name in spark.conf.getAll)
+    try:  # at once: `getAll` takes requests for each setting
+        names = str(spark.conf._jconf.getAllAsJava().keySet().toString())  # noqa: SLF001
+    except MISSING as error:
+        report_missing("RuntimeConfig.getAllAsJava", "RuntimeConfig.getAll", error)
+        names = " ".join(spark.conf.getAll)
+    return DEFAULTS in names
 
 
 def _literal(text: str) -> str:

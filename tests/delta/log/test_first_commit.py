@@ -47,6 +47,14 @@ def test_only_nothing_and_what_an_attempt_left_make_room(
     assert is_free(store, PATH) is free
 
 
+def test_a_log_that_is_a_link_makes_no_room(store: LocalStore, tmp_path: Path) -> None:
+    location = Path(store.location(PATH))
+    location.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (location / FOLDER).symlink_to(tmp_path / "elsewhere")
+    assert not is_free(store, PATH)
+
+
 def test_a_marker_stands_until_the_commit_is_durable(store: LocalStore) -> None:
     location = store.location(PATH)
     assert not is_begun(location)

@@ -25,7 +25,7 @@ def is_free(store: Store, path: str) -> bool:
     location = store.location(path)
     if is_url(location) or has_commit(location):
         return False
-    return is_begun(location) or _names(location) <= {FOLDER}
+    return is_begun(location) or (_names(location) <= {FOLDER} and not _is_link(location))
 
 
 def begin(store: Store, path: str) -> None:
@@ -35,7 +35,7 @@ def begin(store: Store, path: str) -> None:
 
 def is_begun(location: str) -> bool:
     """Whether the marker is there: a folder that was removed since has none."""
-    return not is_url(location) and Path(location, FOLDER, MARKER).exists()
+    return not is_url(location) and os.path.exists(f"{location}/{FOLDER}/{MARKER}")  # noqa: PTH110
 
 
 def end(store: Store, path: str) -> None:
@@ -54,6 +54,10 @@ def has_commit(location: str | Path) -> bool:
         return False
     except OSError:
         return True
+
+
+def _is_link(location: str) -> bool:
+    return Path(location, FOLDER).is_symlink()
 
 
 def _names(folder: str) -> set[str]:
