@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_a_folder_that_is_removed_before_the_commit_is_made_anew(new: Mirrored) 
     assert isinstance(outcome, Conflicted)
     assert isinstance(new.run(step), Applied)
     assert new.rows() == [(1,)]
+
+
+@pytest.mark.clause("LZ-258")
+def test_a_table_that_another_created_after_the_plan_is_not_written(new: Mirrored) -> None:
+    step = first(new, [insert(1)])
+    replace(new, engine=in_process_engine(new.store)).create(generation="of another")
+    assert isinstance(new.run(step), Conflicted)
+    assert new.rows() == []
 
 
 def test_a_full_disk_stops_that_table_alone(new: Mirrored, monkeypatch: pytest.MonkeyPatch) -> None:

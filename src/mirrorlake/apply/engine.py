@@ -324,6 +324,8 @@ class Engine:
     def _open_on(
         self, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
     ) -> OpenBatch | Outcome:
+        if step.creates is not None and progress.generation != step.creates.generation:
+            return Conflicted("another writer created the table after the step was planned")
         if progress.recorded >= step.last:
             return AlreadyApplied(progress.recorded)
         if progress.recorded != step.first - 1:

@@ -29,9 +29,9 @@ class LogCommitter:
             "lastUpdated": 0,
         }
         actions = [*map(json.loads, commit.actions), {"txn": recorded}]
-        if commit.creates is not None and not is_begun(commit.location):
-            return Conflicted("its folder was removed")
         if commit.creates is not None:
+            if not is_begun(commit.location):
+                return Conflicted("its folder was removed")
             actions = [{"protocol": PROTOCOL}, {"metaData": commit.creates}, *actions]
         info = {"operation": str(commit.operation), "userMetadata": json.dumps(commit.metadata)}
         return _committed(commit, actions, commit.counts, info)
