@@ -18,6 +18,7 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
 from tests import profiles
 from tests.azure_blobs import AzureBlobs, azure_blobs
+from tests.doubles.google_storage import GoogleStorage, google_storage
 from tests.objects import S3Server, s3_server
 from tests.older_postgres import install_of
 
@@ -229,6 +230,13 @@ def azure() -> Iterator[AzureBlobs]:
     """The one Azure Blob Storage of the run; each test takes containers of its own."""
     with azure_blobs() as blobs:
         yield blobs
+
+
+@pytest.fixture(scope="session")
+def google() -> Iterator[GoogleStorage]:
+    """The one Google Cloud Storage of the run; each test takes buckets of its own."""
+    with google_storage() as storage:
+        yield storage
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from mirrorlake.errors import UsageError
 class ObjectOptions:
     """How to access an object store, in addition to its URL; contains no credentials.
 
-    endpoint: of an S3-compatible storage; plain `http://` is allowed if it is written. region: of
-    S3. account: the storage account of Azure. anonymous: requests are not signed, for public
-    storage.
+    endpoint: the address of the storage, if it is not that of its cloud; plain `http://` is allowed
+    if it is written. region: of S3. account: the storage account of Azure. anonymous: requests are
+    not signed, for public storage.
     """
 
     endpoint: str | None = None

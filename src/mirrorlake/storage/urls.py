@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_GOOGLE_ENDPOINTS = ("GOOGLE_BASE_URL",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
 
     given = {
         "skip_signature": options.anonymous,
-        "endpoint": options.endpoint,
+        "base_url" if scheme == "gs" else "endpoint": options.endpoint,
         "region": options.region,
         "account_name": options.account,
     }
@@ -218,7 +219,9 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
     return kind(
         bucket,
         prefix=prefix or None,
-        client_options=_client_options(options),
+        client_options=_client_options(
+            _first(options.endpoint, _GOOGLE_ENDPOINTS) if scheme == "gs" else s3_endpoint(options)
+        ),
         retry_config=_retry(),
         **config,
     )
@@ -239,9 +242,8 @@ def _first(option: str | None, variables: Sequence[str]) -> str:
     return next((value for value in known if value), "")
 
 
-def _client_options(options: ObjectOptions) -> ClientConfig:
+def _client_options(endpoint: str) -> ClientConfig:
     found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
-    endpoint = s3_endpoint(options)
     if endpoint.lower().startswith("http://"):  # written explicitly, so it is intended
         found["allow_http"] = True
     return found
@@ -264,7 +266,7 @@ _AZURE_FORMS = "abfss"
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region", "anonymous"),
     "s3a": ("endpoint", "region", "anonymous"),
-    "gs": ("anonymous",),
+    "gs": ("endpoint", "anonymous"),
     "az": ("endpoint", "account", "anonymous"),
     _AZURE_FORMS: (),  # the address contains everything
 }

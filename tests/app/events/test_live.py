@@ -14,6 +14,7 @@ from tests.apply.events.drawn_files import rows_of
 from tests.azure_blobs import AzureBlobs
 from tests.capture.test_event_files import FIRST, TYPES, project
 from tests.conftest import Database
+from tests.doubles.google_storage import GoogleStorage
 from tests.profiles import some
 
 KEYED = "create table a.keyed (id int primary key, v text)"
@@ -127,9 +128,25 @@ def test_tables_of_the_events_of_a_database_are_the_tables_of_the_database(
 def test_event_files_may_be_on_azure(
     database: Database, tmp_path: Path, azure: AzureBlobs, form: str
 ) -> None:
-    database.execute(TYPES, KEYED)
     access = f"  endpoint: {azure.endpoint}\n  account: {azure.options.account}\n"
-    writes, reads = projects(tmp_path, database, form, f"{azure.new_container()}/shop", access)
+    through_a_bucket(database, tmp_path, form, azure.new_container(), access)
+
+
+@pytest.mark.postgres
+@pytest.mark.full
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_event_files_may_be_on_google_cloud_storage(
+    database: Database, tmp_path: Path, google: GoogleStorage, form: str
+) -> None:
+    through_a_bucket(
+        database, tmp_path, form, google.new_bucket(), f"  endpoint: {google.endpoint}\n"
+    )
+
+
+def through_a_bucket(database: Database, folder: Path, form: str, bucket: str, access: str) -> None:
+    """Write the files of a database into a bucket, and make tables of them."""
+    database.execute(TYPES, KEYED)
+    writes, reads = projects(folder, database, form, f"{bucket}/shop", access)
     live(database, writes, reads)
-    assert_equal(database, tmp_path)
+    assert_equal(database, folder)
     assert reads.apply_once().tables == {}
