@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import open_store
 from tests.conftest import Database
 from tests.delta.readers import rows_by_duckdb
+from tests.doubles.google_storage import GoogleStorage
 from tests.events.values import decoded
 from tests.objects import S3Server
 from tests.server.service import PARENT, Served, wait
@@ -26,17 +28,20 @@ pytestmark = [
 @pytest.fixture(
     params=["capture", pytest.param("mirror", marks=[pytest.mark.spark, pytest.mark.full])]
 )
-def served(tmp_path: Path, s3: S3Server, request: pytest.FixtureRequest) -> Iterator[Served]:
+def served(
+    tmp_path: Path, s3: S3Server, google: GoogleStorage, request: pytest.FixtureRequest
+) -> Iterator[Served]:
     options = ["--no-apply"] if request.param == "capture" else []
     where = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": "us-east-1"}
+    where["GOOGLE_BASE_URL"] = google.endpoint
     service = Served(tmp_path / "service", *options, **where).start()
     yield service
     assert service.stop() < 10
 
 
-def events_in(url: str, s3: S3Server) -> list[dict[str, Any]]:
+def events_in(url: str, options: ObjectOptions) -> list[dict[str, Any]]:
     """The events of all files, by key, in the order of their sort keys."""
-    store = open_store(url, s3.options)
+    store = open_store(url, options)
     names = [
         f"{folder}/{entry.name}" if folder else entry.name
         for folder, listing in store.tree("").items()
@@ -60,7 +65,7 @@ def rows_of(events: list[dict[str, Any]]) -> dict[int, str]:
 
 @pytest.mark.clause("ST-030", "ST-265", "ST-313", "ST-321", "ST-333")
 def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
-    served: Served, database: Database, s3: S3Server
+    served: Served, database: Database, s3: S3Server, google: GoogleStorage
 ) -> None:
     from google.api_core import exceptions
     from google.cloud import datastream_v1 as api
@@ -72,11 +77,12 @@ def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
         "insert into shop.orders select g, 'a' from generate_series(1, 10) g",
     )
     client = served.client()
-    bucket = s3.new_bucket()
+    storage: S3Server | GoogleStorage = google if served.options else s3
+    bucket = storage.new_bucket()
     profiles = {
         "source": profile_of(database),
         "tables": {"bigquery_profile": {}},
-        "events": {"gcs_profile": {"bucket": bucket, "root_path": "/shop"}},
+        "events": {"gcs_profile": {"bucket": bucket.removeprefix("gs://"), "root_path": "/shop"}},
     }
     for name, profile in profiles.items():
         client.create_connection_profile(
@@ -111,7 +117,7 @@ def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
         move(name, "RUNNING")
 
     def written() -> dict[int, str]:
-        return rows_of(events_in(f"{bucket}/shop/orders", s3))
+        return rows_of(events_in(f"{bucket}/shop/orders", storage.options))
 
     wait(lambda: len(written()) == 10, 120)
     database.execute(
@@ -121,7 +127,7 @@ def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
     )
     rows = database.sql.execute("select id, note from shop.orders").fetchall()
     wait(lambda: written() == dict(rows), 120)
-    event = events_in(f"{bucket}/shop/orders", s3)[0]
+    event = events_in(f"{bucket}/shop/orders", storage.options)[0]
     assert event["stream_name"] == f"{PARENT}/streams/events"
     if not served.options:
         table = served.folder / "data/tables/p/l/tables/Tables/shop/orders"
