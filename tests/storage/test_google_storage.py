@@ -6,6 +6,7 @@ import pytest
 
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.tree import lister_for
 from mirrorlake.storage.urls import open_store
 from tests.conformance.store import FINAL, LARGE, STAGED, StorageContract, stage
 from tests.doubles.google_storage import TOKEN, GoogleStorage
@@ -51,6 +52,31 @@ def test_a_folder_of_several_pages_is_listed_and_deleted_whole(
     assert len(store.tree("zone")) == 2 + len(names)
     store.delete_folder("zone/t")
     assert store.tree("zone") == {}
+
+
+def test_a_part_of_a_folder_is_listed_alone(google: GoogleStorage, store: Store) -> None:
+    for number in range(10):
+        store.create(f"zone/t/{number}.json", b"x")
+    google.seen.clear()
+    assert store.names_between("zone/t", "4", "7") == ["4.json", "5.json", "6.json"]
+    (seen,) = google.seen
+    assert seen.query["start-after"] == "some/prefix/zone/t/4"
+
+
+def test_the_rest_of_a_cleanup_folder_is_skipped(
+    google: GoogleStorage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        store.create(f"zone/t/_FilesReadyToDelete/{number:02}", b"x")
+    store.create("zone/t/_metadata.json", b"{}")
+    store.create("zone/u/1", b"x")
+    monkeypatch.setattr("mirrorlake.storage.objects.PAGE", 2)
+    monkeypatch.setattr(google, "page", 2)
+    google.seen.clear()
+    seen = lister_for(store, "zone")
+    assert [file.name for file in seen.list("zone/t").files] == ["_metadata.json"]
+    assert [file.name for file in seen.list("zone/u").files] == ["1"]
+    assert len(google.seen) < 5
 
 
 def test_the_address_may_come_from_the_environment(

@@ -32,7 +32,7 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.store import AzureStore, MemoryStore, S3Store
+from obstore.store import S3Store
 
 from mirrorlake.errors import UnsafeStorage
 from mirrorlake.storage.object_file import WHOLE, beginning, opened
@@ -110,11 +110,8 @@ class ObjectStore:
             if after is None:
                 return tree.listings()
 
-    def names_between(self, folder: str, first: str, end: str) -> Sequence[str] | None:
-        """The names of the objects in a folder from `first` up to before `end`, ascending; None if
-        a listing of the storage cannot start within a folder."""
-        if not self._starts_after:
-            return None
+    def names_between(self, folder: str, first: str, end: str) -> Sequence[str]:
+        """The names of the objects in a folder after `first` and before `end`, ascending."""
         prefix, found = _key(folder), []
         with _in_bucket(folder):
             pages = self._client.list(prefix, offset=f"{prefix}/{first}", chunk_size=PAGE)
@@ -138,14 +135,9 @@ class ObjectStore:
                         tree.add(key, _entry(meta))
                 # The rest of the folder may be any number of pages; one request skips it.
                 end = tree.inside and tree.inside + _END_OF_FOLDER
-                if end and end > (after or "") and len(page) == PAGE and self._starts_after:
+                if end and end > (after or "") and len(page) == PAGE:
                     return end
         return None
-
-    @property
-    def _starts_after(self) -> bool:
-        """Whether a listing can start after a key; otherwise the client reads all keys anyway."""
-        return isinstance(self._client, S3Store | AzureStore | MemoryStore)
 
     def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (the same for all)
         return self._options
