@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_GOOGLE_ENDPOINTS = ("GOOGLE_BASE_URL",)
+_GOOGLE_ENDPOINT = "GOOGLE_BASE_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,17 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
     return kind(
         bucket,
         prefix=prefix or None,
-        client_options=_client_options(
-            _first(options.endpoint, _GOOGLE_ENDPOINTS) if scheme == "gs" else s3_endpoint(options)
-        ),
+        client_options=_client_options(_endpoint(scheme, options)),
         retry_config=_retry(),
         **config,
     )
+
+
+def _endpoint(scheme: str, options: ObjectOptions) -> str:
+    """The address of a storage from options or environment; empty for its cloud's own."""
+    if scheme == "gs":
+        return _first(options.endpoint, [_GOOGLE_ENDPOINT])
+    return s3_endpoint(options)
 
 
 def s3_endpoint(options: ObjectOptions) -> str:

@@ -38,9 +38,8 @@ class LogFiles(Protocol):
         """The names of the files in the folder itself, in no order; empty if it does not exist."""
         ...
 
-    def names_between(self, first: int, last: int) -> Sequence[str] | None:
-        """The names of the commits of these versions, and of checkpoints among them; None if the
-        folder can only be listed as a whole."""
+    def names_between(self, first: int, last: int) -> Sequence[str]:
+        """The names of the commits of these versions, and of checkpoints among them."""
         ...
 
     def names_from(self, first: int, most: int) -> Sequence[str] | None:
@@ -126,10 +125,10 @@ class _ObjectLogFiles:
     def names(self) -> list[str]:
         return [entry.name for entry in self._store.list(self._folder).files]
 
-    def names_between(self, first: int, last: int) -> Sequence[str] | None:
+    def names_between(self, first: int, last: int) -> Sequence[str]:
         return self._store.names_between(self._folder, f"{max(first, 0):020d}", f"{last:020d}.~")
 
-    def names_from(self, first: int, most: int) -> Sequence[str] | None:  # noqa: ARG002
+    def names_from(self, first: int, most: int) -> Sequence[str]:  # noqa: ARG002
         return self._store.names_between(self._folder, f"{first:020d}", _AFTER_VERSIONS)
 
     def identity(self, name: str) -> object | None:

@@ -209,15 +209,15 @@ class TableLog:
         others; False if that is not known."""
         if first < LONG or not 0 <= last - first < MANY:
             return False
-        names = self._files.names_between(first, last)
-        return names is not None and versions_in(names) == list(range(first, last + 1))
+        found = versions_in(self._files.names_between(first, last))
+        return found == list(range(first, last + 1))
 
     def metadata_at(self, version: int) -> Action:
         """The metaData action of a version. Raises FileNotFoundError or BrokenLog if the log no
         longer has it."""
         if version >= LONG:
             near = self._files.names_between(version - NEAR, version)
-            if near and (checkpoint := newest_checkpoint(near, version)):
+            if checkpoint := newest_checkpoint(near, version):
                 with suppress(FileNotFoundError, BrokenLog):
                     return self._metadata_since(checkpoint, version)
         return self._metadata_since(newest_checkpoint(self._files.names(), version), version)
