@@ -67,6 +67,7 @@ class EvolvingDatabase:
     backfill: BackfillSettings | None = None
     ignores: bool = False
     drops: bool = False
+    renames: bool = False
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
     selected: tuple[str, ...] = ("*.*",)
     part_bytes: int = 256 << 20
@@ -164,6 +165,7 @@ class EvolvingDatabase:
             soft_deletes=self.soft,
             ignores_new_columns=self.ignores,
             drops_columns=self.drops,
+            renames_columns=self.renames,
         )
         loop = ApplyLoop(self.store, engine, settings, WallClock(), reached=reached, holder="m")
         loop.open()

@@ -32,6 +32,7 @@ POINTS = [
     CrashPoint.REPLACED_DELETED,
     CrashPoint.BACKFILL_REQUIRED,
     CrashPoint.BACKFILL_PUBLISHED,
+    CrashPoint.COLUMNS_RENAMED,
     CrashPoint.COLUMNS_ADDED,
     CrashPoint.COLUMNS_WRITTEN,
     CrashPoint.COLUMNS_ALTERED,
@@ -175,8 +176,10 @@ def test_a_series_of_changes_ends_equal(
     random, number = Random(seed), next(_numbers)
     nothing = frozenset[SchemaChangeKind]()
     store = LocalStore(tmp_path / str(number))
-    drops = bool(random.randrange(2))
-    evolving = EvolvingDatabase(source_database, store, nothing, number=number, drops=drops)
+    drops, renames = bool(random.randrange(2)), bool(random.randrange(2))
+    evolving = EvolvingDatabase(
+        source_database, store, nothing, number=number, drops=drops, renames=renames
+    )
     series = Series(random)
     evolving.run(
         "drop table if exists apples, log; drop sequence if exists codes; create sequence codes",

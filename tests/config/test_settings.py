@@ -142,6 +142,17 @@ def test_new_columns_may_be_ignored_and_dropped_ones_dropped(tmp_path: Path) -> 
         text = f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"
         found = load(write(tmp_path, text), {}).mirror
         assert (found.ignores_new_columns, found.drops_columns) == expected
+        assert not found.renames_columns
+
+
+def test_renamed_columns_may_be_renamed_in_the_table(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nmirror: {schema_change: {rename: true}}\n"
+    found = load(write(tmp_path, text), {}).mirror
+    assert (found.renames_columns, found.drops_columns, found.stops_at) == (
+        True,
+        False,
+        frozenset(),
+    )
 
 
 @pytest.mark.parametrize("said", ["keep", "{column_dropped: ignore}", "{column_lost: stop}", "[]"])

@@ -31,12 +31,13 @@ LONG = 120
 """Seconds after which a deleted table is dropped, and a lease of the dead has ended."""
 
 
-def mirror(root: str, hours: str, point: str = "") -> None:
-    """A mirror runs for a while, so many hours after the start; killed at a point."""
+def mirror(root: str, hours: str, point: str = "", renames: str = "") -> None:
+    """A mirror runs for a while, so many hours after the start; killed at a point. renames: not
+    empty if it renames columns by column mapping."""
     store, clock = Zone(Path(root)).store, SteppedClock(START + timedelta(hours=int(hours)))
     reached = kill_at(point) if point else no_crash
     engine = in_process_engine(store, reached)
-    settings = MirrorSettings(cleanup_seconds=0)
+    settings = MirrorSettings(cleanup_seconds=0, renames_columns=bool(renames))
     loop = ApplyLoop(store, engine, settings, clock, reached=reached)
     loop.open()
     assert not loop.once().errors
@@ -46,8 +47,8 @@ def mirror(root: str, hours: str, point: str = "") -> None:
     loop.close()
 
 
-def killed(root: Path, point: CrashPoint) -> None:
-    ended = forked(mirror, str(root), "1", str(point))
+def killed(root: Path, point: CrashPoint, renames: str = "") -> None:
+    ended = forked(mirror, str(root), "1", str(point), renames)
     assert ended.code == -signal.SIGKILL, ended
 
 
@@ -128,3 +129,21 @@ def test_columns_are_altered_once(zone: Zone, point: CrashPoint) -> None:
     mirror(str(zone.root), "2")
     old = [(n, None, "old", 7) for n in (1, 2, 3)]
     assert zone.rows("t") == [*old, (4, None, "x", 7), (5, "w", "v", 7), (6, "v", "w", 8)]
+
+
+@pytest.mark.parametrize("point", [CrashPoint.COLUMNS_RENAMED, CrashPoint.PROPERTIES_SET])
+def test_columns_are_renamed_once(zone: Zone, point: CrashPoint) -> None:
+    """The names go round, which is another thing when it is done twice."""
+    for number, names in ((4, ("v", "w", "x")), (5, ("w", "x", "v"))):
+        around = Alteration({"w": "v", "x": "w", "v": "x"}) if number == 5 else None
+        footer = Footer("s", FileKind.CHANGES, "1:1", "1:1", complete=True, alteration=around)
+        rows = pa.table({"id": [number], **dict(zip(names, "abc", strict=True)), MARKER: [0]})
+        path = zone.folder("t") / f"{number:020d}.parquet"
+        pq.write_table(rows.replace_schema_metadata(footer.encode()), path)
+    killed(zone.root, point, "renames")
+    mirror(str(zone.root), "2", "", "renames")
+    columns = TableLog(str(zone.root / "Tables/s/t")).snapshot().metadata["schemaString"]
+    names = [field["name"] for field in json.loads(columns)["fields"]]
+    assert names == ["id", "w", "x", "v"]
+    old = [(n, "old", None, None) for n in (1, 2, 3)]
+    assert zone.rows("t") == [*old, (4, "a", "b", "c"), (5, "a", "b", "c")]

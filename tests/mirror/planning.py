@@ -125,6 +125,7 @@ class Situation:
     stops_at: frozenset[SchemaChangeKind] = frozenset()
     ignores: bool = False
     drops: bool = False
+    renames: bool = False
     soft: bool = False
     options: TableOptions = field(default_factory=TableOptions)
     platform: str = ""
@@ -152,6 +153,7 @@ class Situation:
                 stops_at=self.stops_at,
                 ignores_new_columns=self.ignores,
                 drops_columns=self.drops,
+                renames_columns=self.renames,
                 soft_deletes=self.soft,
                 tables={str(TABLE): self.options},
             ),

@@ -22,6 +22,7 @@ from mirrorlake.mirror.steps import (
     Discard,
     DropTable,
     Estimate,
+    RenameColumns,
     SetFeed,
     SetKey,
     Step,
@@ -44,6 +45,7 @@ ALTER = AlterColumns(
     pa.record_batch({"more": pa.array([7])}),
     {"id": LONG},
 )
+RENAME = RenameColumns(TABLE, PATH, 3, {"note": "remark", "size": "width"})
 SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
 SET_FEED = SetFeed(TABLE, PATH, FeedMode.REPLACE)
 FILES = (landed(1), landed(2))
@@ -107,6 +109,15 @@ EXPLAINED = [
             "copied": {"remark": "note"},
             "filled": ["more"],
             "types": {"id": "long"},
+        },
+    ),
+    (
+        RENAME,
+        "sales.orders: rename note to remark, size to width by column mapping before file 3",
+        {
+            "step": "rename_columns",
+            "table": "sales.orders",
+            "names": {"note": "remark", "size": "width"},
         },
     ),
     (
@@ -212,13 +223,13 @@ def test_a_step_is_plain_data(step: Step, _sentence: str, fact: dict) -> None:
 
 
 def test_steps_are_printed_in_order() -> None:
-    assert explain([planned(CREATE, APPLY)]) == [EXPLAINED[0][1], EXPLAINED[6][1]]
+    assert explain([planned(CREATE, APPLY)]) == [EXPLAINED[0][1], EXPLAINED[7][1]]
 
 
 def test_an_error_is_printed_after_the_steps() -> None:
     error = MissingFile("file 3 is missing, 4 waits", table="sales.orders", hint="Upload file 3.")
     assert explain([planned(APPLY, error=error)]) == [
-        EXPLAINED[6][1],
+        EXPLAINED[7][1],
         "sales.orders: stops: file 3 is missing, 4 waits (table sales.orders). Upload file 3.",
     ]
 

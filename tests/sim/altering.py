@@ -29,7 +29,12 @@ from tests.sim.altered_source import AlteringDatabase, Draft, TableNow, rows_of
 from tests.sim.engine import LakeTable, ModelledEngine, replayed
 from tests.sim.simulation import TABLES, Simulation
 
-ALTERING = {CrashPoint.COLUMNS_ADDED, CrashPoint.COLUMNS_WRITTEN, CrashPoint.COLUMNS_ALTERED}
+ALTERING = {
+    CrashPoint.COLUMNS_RENAMED,
+    CrashPoint.COLUMNS_ADDED,
+    CrashPoint.COLUMNS_WRITTEN,
+    CrashPoint.COLUMNS_ALTERED,
+}
 
 
 class AlteringSimulation(Simulation):
@@ -42,6 +47,7 @@ class AlteringSimulation(Simulation):
         self._strict, self._settings = False, replace(self._settings, strict=False)
         self._ids = Random(f"ids {seed}")
         self._drops = Random(f"drops {seed}").random() < 0.3
+        self._renames = Random(f"renames {seed}").random() < 0.5
         self._alters = Random(f"alters {seed}").choice([0.1, 0.3, 0.6])
 
     def run(self) -> None:
@@ -73,7 +79,9 @@ class AlteringSimulation(Simulation):
         return reached
 
     def _mirror_settings(self) -> MirrorSettings:
-        return replace(super()._mirror_settings(), drops_columns=self._drops)
+        return replace(
+            super()._mirror_settings(), drops_columns=self._drops, renames_columns=self._renames
+        )
 
     # -- what happens ---------------------------------------------------------------------------
 

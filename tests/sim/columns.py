@@ -43,6 +43,10 @@ class Layout:
         ]
         return Layout(Schema.of([column for column, _ in kept]), tuple(n for _, n in kept))
 
+    def renamed(self, names: Mapping[str, str]) -> Layout:
+        columns = [replace(one, name=names.get(one.name, one.name)) for one in self.schema]
+        return Layout(Schema.of(columns), self.numbers)
+
     def moved(self, row: Row, former: Layout) -> Row:
         """A row of a former version, as a reader has it now: NULL in new columns, and in those
         whose type is another one, and no wider one."""

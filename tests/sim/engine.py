@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import by_marker, commit_metadata
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
-from mirrorlake.delta.schema import FEED
+from mirrorlake.delta.schema import FEED, MAPPING
 from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.unchanged import unpacked
@@ -40,6 +40,7 @@ from mirrorlake.mirror.steps import (
     Compact,
     CreateTable,
     DropTable,
+    RenameColumns,
     SetKey,
 )
 from mirrorlake.mirror.table.progress import DELETES, FOLDER, RESEEDED, SOFT, Progress
@@ -66,7 +67,8 @@ class LakeTable:
     """A Delta table: its rows, its feed by version, and what it has recorded.
 
     named: in timestamp mode; forgotten: so many of these its log does not tell any more.
-    altered: the number of the last file before which columns were altered.
+    altered: the number of the last file before which columns were altered; renamed_before, renamed:
+    as of `Progress`.
     """
 
     generation: str
@@ -90,6 +92,8 @@ class LakeTable:
     commits: list[dict[str, Any]] = field(default_factory=list)
     backfilled: list[tuple[BackfillChunk, Counter[tuple[str, Row]]]] = field(default_factory=list)
     altered: int = 0
+    renamed_before: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)
     whole_rows: bool | None = None
     columns: Columns = field(init=False)
 
@@ -154,6 +158,8 @@ class ModelledEngine:
             begin=table.identities.get("begin"),
             described=table.described,
             altered=table.altered,
+            renamed_before=table.renamed_before,
+            renamed=table.renamed,
             whole_rows=table.whole_rows,
         )
 
@@ -200,6 +206,26 @@ class ModelledEngine:
             nothing = (None,) * len(new)
             table.relay(layout, [(*row, *nothing) for row in table.table.rows], Counter())
         self.reached(CrashPoint.COLUMNS_ADDED)
+
+    def rename_columns(self, step: RenameColumns, before_commit: Callable[[], None]) -> None:
+        read = self.progress(step.path)
+        if read.renamed_before >= step.number:
+            return
+        before_commit()
+        self.between()
+        table = self.lake.tables[step.path]
+        if table.version != read.version or table.generation != read.generation:
+            raise TableFault("another writer was faster", table=str(step.table), hint="")
+        assert table.properties[MAPPING] == "name"
+        layout = table.columns.now.renamed(step.names)
+        if step.key is not None:
+            table.key = tuple(step.names.get(name, name) for name in step.key)
+            table.whole_rows = step.whole_rows
+        table.relay(layout, table.table.rows, Counter())
+        table.renamed_before, table.renamed = step.number, dict(step.names)
+        if self.random.random() < self.lost_alterations:
+            raise TableFault("no answer", table=str(step.table), hint="")
+        self.reached(CrashPoint.COLUMNS_RENAMED)
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
         read = self.progress(step.path)

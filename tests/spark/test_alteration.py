@@ -8,13 +8,13 @@ import pytest
 from mirrorlake import read_feed
 from mirrorlake.apply.engine import Engine
 from mirrorlake.delta.schema import MAPPING
-from mirrorlake.mirror.steps import AddColumns, AlterColumns
+from mirrorlake.mirror.steps import AddColumns, AlterColumns, RenameColumns
 from mirrorlake.model import types
 from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply.scenario import insert, update
+from tests.conformance.apply.scenario import delete, insert, update
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb, rows_by_view
 from tests.histories import Shape
@@ -94,3 +94,47 @@ def _drop_and_add_again(engine: Engine, table: Mirrored, store: LocalStore) -> N
     others = (rows_by_duckdb(location), rows_by_view(location), rows_by_delta_rs(location))
     for rows in (again.rows(), *others):
         assert sorted(rows, key=lambda row: row[0]) == expected
+
+
+def test_renamed_columns_are_read_by_everybody(spark: Spark, store: LocalStore) -> None:
+    """Key columns go round with the others, and a name is used again."""
+    engine = spark_engine(spark, store)
+    reader = SparkReader(spark.session, store)
+    shape = Shape.of(["id", "a"], id=types.INTEGER, a=types.INTEGER, b=types.INTEGER)
+    table = Mirrored(engine, store, reader, shape, "Tables/renamed").create()
+    table.apply([insert(1, 2, 3), insert(2, 1, 4), insert(5, 6, None)])
+    table.apply([update(1, 2, 7)])
+    engine.set_properties(table.path, {MAPPING: "name"})
+    names = {"id": "a", "a": "b", "b": "id"}
+    step = RenameColumns(table.table, table.path, 3, names, key=("id", "a"))
+    before = engine.progress(table.path).version
+    engine.rename_columns(step, lambda: None)
+    assert engine.progress(table.path).key == ("a", "b")
+    assert engine.progress(table.path).version == before + 1
+    engine.rename_columns(step, lambda: None)
+    assert engine.progress(table.path).version == before + 1
+    around = Shape.of(["a", "b"], a=types.INTEGER, b=types.INTEGER, id=types.INTEGER)
+    again = Mirrored(engine, store, reader, around, table.path, recorded=2)
+    again.apply([update(1, 2, 8), delete(5, 6, None), insert(6, 5, 9)])
+    expected = [(1, 2, 8), (2, 1, 4), (6, 5, 9)]
+    location = store.location(table.path)
+    for rows in (again.rows(), rows_by_duckdb(location), rows_by_view(location)):
+        assert sorted(rows) == expected
+    assert sorted(rows_by_delta_rs(location)) == expected
+    more = RenameColumns(table.table, table.path, 4, {"id": "former"})
+    engine.rename_columns(more, lambda: None)
+    engine.add_columns(AddColumns(table.table, table.path, (Column("id", types.INTEGER),)))
+    last = Shape.of(["a", "b"], **dict.fromkeys(("a", "b", "former", "id"), types.INTEGER))
+    again = Mirrored(engine, store, reader, last, table.path, recorded=3)
+    again.apply([update(2, 1, 4, 10)])
+    expected = [(1, 2, 8, None), (2, 1, 4, 10), (6, 5, 9, None)]
+    others = (rows_by_duckdb(location), rows_by_view(location), rows_by_delta_rs(location))
+    for rows in (again.rows(), *others):
+        assert sorted(rows, key=lambda row: row[0]) == expected
+    pieces = read_feed(location, from_version=0)
+    assert [[*piece.schema.schema.names] for piece in pieces.ranges] == [
+        ["id", "a", "b"],
+        ["a", "b", "id"],
+        ["a", "b", "former", "id"],
+    ]
+    assert sum(commit.rows.num_rows for commit in pieces) == 3 + 2 + 4 + 2

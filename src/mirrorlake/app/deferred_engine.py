@@ -15,6 +15,7 @@ from mirrorlake.mirror.steps import (
     Compact,
     CreateTable,
     DropTable,
+    RenameColumns,
     SetKey,
 )
 from mirrorlake.mirror.table.progress import Progress
@@ -71,6 +72,9 @@ class DeferredEngine:
 
     def add_columns(self, step: AddColumns) -> None:
         self.start().add_columns(step)
+
+    def rename_columns(self, step: RenameColumns, before_commit: Callable[[], None]) -> None:
+        self.start().rename_columns(step, before_commit)
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
         self.start().alter_columns(step, before_commit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from mirrorlake.apply.committer import BatchCommit, Committer
 from mirrorlake.apply.logs.table_logs import TableLogs
@@ -17,15 +17,22 @@ from mirrorlake.delta.write.alter import ColumnAssignment
 from mirrorlake.errors import UnsupportedTable
 from mirrorlake.mirror.engine import Applied, Counts, Failed
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.mirror.steps import AlterColumns
+from mirrorlake.mirror.steps import AlterColumns, RenameColumns
 from mirrorlake.mirror.strategy import Choice, StrategyName
-from mirrorlake.mirror.table.progress import KEY_COLUMNS, WHOLE_ROWS, Progress
+from mirrorlake.mirror.table.progress import (
+    KEY_COLUMNS,
+    RENAMED,
+    REQUIRED,
+    WHOLE_ROWS,
+    Progress,
+)
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 
 class Alterer:
-    """Rewrites tables of the strategy `direct`. choice: chooses the strategy of a table."""
+    """Alters columns of tables of the strategy `direct`. choice: chooses the strategy of a
+    table."""
 
     def __init__(
         self,
@@ -63,16 +70,48 @@ class Alterer:
             metadata = schemas.altered(described, _types(step), step.dropped, _properties(step))
             actions.append(json.dumps({"metaData": metadata}))
         before_commit()
+        metadata = _metadata(step, changed)
+        return self._commit(step, version, progress.altering, actions, metadata, changed)
+
+    def rename(self, step: RenameColumns, before_commit: Callable[[], None]) -> int | None:
+        """Execute the step. Returns the new version; None if the step was already done. Raises
+        TableError."""
+        with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
+            if progress.renamed_before >= step.number:
+                return None
+            version, described = snapshot.version, snapshot.metadata
+        mapped = schemas.is_mapped(progress.properties)
+        if not (mapped and {*step.names} <= {*progress.schema.names}):
+            raise _overtaken(str(step.table))
+        properties = _renamed_properties(step, progress)
+        metadata = schemas.renamed(described, step.names, properties)
+        before_commit()
+        actions = [json.dumps({"metaData": metadata})]
+        said = {"before_file": step.number, "columns": dict(step.names)}
+        return self._commit(
+            step, version, progress.renaming, actions, {"mirrorlake": 1, "renamed": said}
+        )
+
+    def _commit(
+        self,
+        step: AlterColumns | RenameColumns,
+        version: int,
+        application: str,
+        actions: Sequence[str],
+        metadata: Mapping[str, object],
+        changed: int = 0,
+    ) -> int:
+        """Commit the number of a step on a version. changed: rows. Returns the new version."""
         outcome = self._committer.commit(
             BatchCommit(
                 table=str(step.table),
                 location=self._store.location(step.path),
                 version=version,
-                application=progress.altering,
+                application=application,
                 number=step.number,
                 actions=actions,
                 counts=Counts(update=changed),
-                metadata=_metadata(step, changed),
+                metadata=metadata,
             )
         )
         self._logs.changed(step.path)
@@ -80,12 +119,7 @@ class Alterer:
             raise outcome.error
         if not isinstance(outcome, Applied):
             # It may have been committed; the next plan reads the table again.
-            raise TableFault(
-                "its columns could not be altered, because another writer committed first or the "
-                "storage did not answer",
-                table=str(step.table),
-                hint="It is retried.",
-            )
+            raise _overtaken(str(step.table))
         return outcome.version
 
     def _check(self, step: AlterColumns, progress: Progress) -> None:
@@ -133,6 +167,26 @@ def _properties(step: AlterColumns) -> dict[str, str]:
         return {}
     whole_rows = json.dumps(step.whole_rows)
     return {KEY_COLUMNS: json.dumps(list(step.key)), WHOLE_ROWS: whole_rows}
+
+
+def _overtaken(table: str) -> TableFault:
+    return TableFault(
+        "its columns could not be altered, because another writer committed first or the storage "
+        "did not answer",
+        table=table,
+        hint="It is retried.",
+    )
+
+
+def _renamed_properties(step: RenameColumns, progress: Progress) -> dict[str, str]:
+    """The properties that name columns, with the new names, and these."""
+    found = {RENAMED: json.dumps(dict(step.names))}
+    if progress.required:
+        found[REQUIRED] = json.dumps([step.names.get(name, name) for name in progress.required])
+    if step.key is not None:
+        found[KEY_COLUMNS] = json.dumps([step.names.get(name, name) for name in step.key])
+        found[WHOLE_ROWS] = json.dumps(step.whole_rows)
+    return found
 
 
 def _changing(action: str) -> str:

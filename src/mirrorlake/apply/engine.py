@@ -47,6 +47,7 @@ from mirrorlake.mirror.steps import (
     Compact,
     CreateTable,
     DropTable,
+    RenameColumns,
     SetKey,
 )
 from mirrorlake.mirror.strategy import (
@@ -154,6 +155,12 @@ class Engine:
         self._tables.add_columns(step, known)
         self._flush_commits_since(step.path, known.version)
         self._reached(CrashPoint.COLUMNS_ADDED)
+
+    def rename_columns(self, step: RenameColumns, before_commit: Callable[[], None]) -> None:
+        version = self._alterer.rename(step, before_commit)
+        if version is not None:
+            self._flush_commit(step.path, version)
+            self._reached(CrashPoint.COLUMNS_RENAMED)
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
         version = self._alterer.alter(step, before_commit)

@@ -142,7 +142,8 @@ class TableSection(Section):
 
 class SchemaChangeSection(Section):
     """What a change of a table in the source does, per kind. drop: columns that are dropped in the
-    source are dropped in the table too. A string is a policy of all kinds."""
+    source are dropped in the table too; rename: columns that are renamed in the source are renamed
+    in the table, and not copied. A string is a policy of all kinds."""
 
     column_added: Literal["evolve", "ignore", "stop"] = "evolve"
     column_dropped: Policy = "evolve"
@@ -154,6 +155,7 @@ class SchemaChangeSection(Section):
     partition_changed: Policy = "evolve"
     publication_changed: Policy = "evolve"
     drop: bool = False
+    rename: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -285,6 +287,7 @@ class ProjectFile(Section):
             stops_at=self.mirror.schema_change.stops_at,
             ignores_new_columns=self.mirror.schema_change.column_added == "ignore",
             drops_columns=self.mirror.schema_change.drop,
+            renames_columns=self.mirror.schema_change.rename,
             options=TableSection().options(change_feed=self.mirror.change_feed),
             tables=self._tables(path),
         )

@@ -24,6 +24,7 @@ APPLY = "mirrorlake.apply"
 
 MAPPING = "delta.columnMapping.mode"
 VECTORS = "delta.enableDeletionVectors"
+STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
 _WITHOUT_ZONE = re.compile(r"[^ T]+(?:[ T][0-9:.]+)?")
 """A timestamp in a partition column as delta-rs writes it, in UTC."""
 
@@ -154,3 +155,20 @@ def altered(
     ]
     configuration = {**(metadata.get("configuration") or {}), **properties}
     return {**metadata, "schemaString": json.dumps(schema), "configuration": configuration}
+
+
+def renamed(
+    metadata: Mapping[str, Any], names: Mapping[str, str], properties: Mapping[str, str]
+) -> dict[str, Any]:
+    """A metaData action with other names for some columns, which keep theirs in data files, and
+    with other values of properties. names: the new names by the present ones."""
+    schema = json.loads(metadata["schemaString"])
+    schema["fields"] = [
+        {**field, "name": names.get(field["name"], field["name"])} for field in schema["fields"]
+    ]
+    return {
+        **metadata,
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [names.get(n, n) for n in metadata.get("partitionColumns") or ()],
+        "configuration": {**(metadata.get("configuration") or {}), **properties},
+    }

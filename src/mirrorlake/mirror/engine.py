@@ -15,6 +15,7 @@ from mirrorlake.mirror.steps import (
     Compact,
     CreateTable,
     DropTable,
+    RenameColumns,
     SetKey,
 )
 from mirrorlake.mirror.table.progress import Progress
@@ -141,6 +142,15 @@ class MirrorEngine(TableReader, Protocol):
 
     def add_columns(self, step: AddColumns) -> None:
         """Add the columns that do not exist yet."""
+        ...
+
+    def rename_columns(self, step: RenameColumns, before_commit: Callable[[], None]) -> None:
+        """Rename columns, in one commit that records the number of the step and the key under its
+        new names. Does nothing if the number is already recorded.
+
+        Columns are mapped already. Changes no rows. Raises TableError, also if another writer
+        committed first.
+        """
         ...
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from mirrorlake.mirror.steps import (
     CreateTable,
     Discard,
     DropTable,
+    RenameColumns,
     SetFeed,
     SetKey,
     Step,
@@ -34,6 +35,8 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "columns": {column.name: str(column.type) for column in step.schema},
                 "key": list(step.key),
             }
+        case RenameColumns():
+            facts = {"step": "rename_columns", "names": dict(step.names)}
         case AddColumns():
             columns = {column.name: str(column.type) for column in step.columns}
             facts = {"step": "add_columns", "columns": columns}
@@ -116,6 +119,9 @@ def _step_text(step: Step) -> str:
             text = f"create {step.path} with {len(step.schema)} columns"
         case CreateTable():
             text = f"replace {step.path}, because its folder was recreated"
+        case RenameColumns():
+            names = ", ".join(f"{former} to {new}" for former, new in step.names.items())
+            text = f"rename {names} by column mapping before file {step.number}"
         case AddColumns():
             text = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
         case AlterColumns():

@@ -12,6 +12,7 @@ from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema_evolution as schemas
 from mirrorlake.mirror.batch import Run, batch_of
+from mirrorlake.mirror.renaming import after_renaming, renamed_columns, with_names
 from mirrorlake.mirror.row_checks import check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
@@ -22,6 +23,7 @@ from mirrorlake.mirror.steps import (
     Discard,
     Estimate,
     Evidence,
+    RenameColumns,
     SetFeed,
     SetKey,
     Step,
@@ -145,6 +147,7 @@ def _mergeable(
 def _merge(known: KnownTable, schema: Schema, file: Landed, facts: Inspected) -> Schema:
     """The columns of the table after a file. Raises SchemaMergeFailure, UnsupportedColumn."""
     name = str(known.scan.table)
+    schema, altered, _names = _renamed(known, schema, file, facts)
     stops_at = known.settings.stops_at
     # In files of our capture, the wider type applies to all later rows.
     widens = facts.footer is not None and SchemaChangeKind.TYPE_WIDENED not in stops_at
@@ -160,7 +163,7 @@ def _merge(known: KnownTable, schema: Schema, file: Landed, facts: Inspected) ->
         grows=grows,
         ignores=_ignores(known, schema),
         removes=known.removes_columns,
-        altered=_pending_alteration(known, file, facts),
+        altered=altered,
         has_feed=known.options.has_feed,
     )
 
@@ -175,6 +178,25 @@ def _pending_alteration(known: KnownTable, file: Landed, facts: Inspected) -> Al
     if facts.footer is None or known.progress.altered >= file.number:
         return None
     return facts.footer.alteration
+
+
+def _renamed(
+    known: KnownTable, schema: Schema, file: Landed, facts: Inspected
+) -> tuple[Schema, Alteration | None, Mapping[str, str]]:
+    """The columns of the table and what is left of the alteration of a file, after the columns
+    were renamed that only get another name; and these names, where it is still to be done."""
+    altered = _pending_alteration(known, file, facts)
+    if altered is None or not schema.columns:
+        return schema, altered, {}
+    if known.progress.renamed_before == file.number:
+        return schema, after_renaming(altered, known.progress.renamed), {}
+    if not known.renames_columns or _ignores(known, schema):
+        return schema, altered, {}
+    names = renamed_columns(schema, facts.schema, altered)
+    for name in names.values():
+        has_feed = known.options.has_feed
+        schemas.check_name(str(known.scan.table), name, str(file.name), has_feed=has_feed)
+    return with_names(schema, names), after_renaming(altered, names), names
 
 
 def _steps(
@@ -214,10 +236,7 @@ def _steps(
             )
         )
     else:
-        if new := [column for column in schema if column.name not in progress.schema]:
-            steps.append(AddColumns(scan.table, known.path, tuple(new)))
-        if altered := _altered(known, schema, batch[0], facts[batch[0].path]):
-            steps.append(altered)
+        steps += _column_steps(known, schema, batch[0], facts[batch[0].path])
         if key and not progress.key and progress.whole_rows is None:
             steps.append(SetKey(scan.table, known.path, key))
     steps.append(_apply(known, batch, facts, key))
@@ -242,20 +261,27 @@ def _batch_key(known: KnownTable, pending: Alteration | None) -> tuple[str, ...]
     return known.progress.key if is_recorded or described is None else described.key_columns
 
 
-def _altered(
-    known: KnownTable, schema: Schema, first: Landed, facts: Inspected
-) -> AlterColumns | None:
-    """The alteration of existing rows before the first file of a batch, if it is a file of our
-    capture and needs one."""
-    if facts.footer is None:
-        return None
-    step = AlterColumns(known.scan.table, known.path, first.number, {}, None, {})
-    columns = known.progress.schema
-    pending = _pending_alteration(known, first, facts)
-    found = schemas.alteration(step, schema, columns, pending, ignores=_ignores(known, columns))
-    if found is None or not (found.dropped and known.removes_columns):
-        return found
-    return replace(found, maps=not is_mapped(known.progress.properties))
+def _column_steps(known: KnownTable, schema: Schema, first: Landed, facts: Inspected) -> list[Step]:
+    """What gives an existing table the columns `schema` of a batch, and their values to existing
+    rows."""
+    table, path = known.scan.table, known.path
+    present, altered, names = _renamed(known, known.progress.schema, first, facts)
+    maps, steps = not is_mapped(known.progress.properties), list[Step]()
+    if names:
+        key = known.progress.key if {*names} & {*known.progress.key} else None
+        whole_rows = known.whole_rows
+        steps.append(RenameColumns(table, path, first.number, names, key, whole_rows, maps))
+    if new := [column for column in schema if column.name not in present]:
+        steps.append(AddColumns(table, path, tuple(new)))
+    if facts.footer is None:  # only our capture alters columns
+        return steps
+    step = AlterColumns(table, path, first.number, {}, None, {})
+    ignores = _ignores(known, present)
+    found = schemas.alteration(step, schema, present, altered, ignores=ignores)
+    if found is not None:
+        drops = bool(found.dropped) and known.removes_columns
+        steps.append(replace(found, maps=drops and maps and not names))
+    return steps
 
 
 def _apply(

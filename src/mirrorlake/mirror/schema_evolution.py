@@ -64,7 +64,7 @@ def merge(
         asked = {*METADATA_COLUMNS, *_renamed(known, altered)}
         new = [column for column in new if column.name in asked]
     for column in new:
-        _check_name(table, column.name, file, has_feed=has_feed)
+        check_name(table, column.name, file, has_feed=has_feed)
     added = [column for column in new if column.name not in METADATA_COLUMNS]
     if added and not grows:
         raise SchemaMergeFailure(
@@ -215,7 +215,8 @@ def needs_mapping(schema: Schema) -> bool:
     return any(set(column.name) & set(" ,;{}()\n\t=") for column in schema)
 
 
-def _check_name(table: str, name: str, file: str, *, has_feed: bool) -> None:
+def check_name(table: str, name: str, file: str, *, has_feed: bool) -> None:
+    """Raise UnsupportedColumn for the name of a new column that our tables cannot have."""
     hint = "Rename the column."
     if has_feed and name.casefold() in FEED_COLUMNS:
         what = f"{name} is the name of a column of the change feed"

@@ -52,6 +52,25 @@ class AddColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameColumns:
+    """Rename columns of a table before the first row of a file, by column mapping: no row is
+    rewritten. One commit records the names and the number of the file, so that it is done once.
+
+    names: the new names by the present ones, given at once, so that two columns can exchange their
+    names; key: the present key, if one of its columns is renamed: `_metadata.json` may still have
+    its former name; whole_rows: as of the table; maps: turn on column mapping first.
+    """
+
+    table: TableId
+    path: str
+    number: int
+    names: Mapping[str, str]
+    key: tuple[str, ...] | None = None
+    whole_rows: bool = False
+    maps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AlterColumns:
     """Alter the columns of the existing rows of a table, before the first row of a file, in one
     commit that records the number of the file, so that it is done once.
@@ -240,6 +259,7 @@ class DropTable:
 Step = (
     CreateTable
     | AddColumns
+    | RenameColumns
     | AlterColumns
     | SetKey
     | SetFeed

@@ -53,6 +53,7 @@ class CrashPoint(StrEnum):
     DROPPED_DELETED = "apply.table.dropped_deleted"
     PROPERTIES_SET = "apply.properties.set"
     COLUMNS_ADDED = "apply.columns.added"
+    COLUMNS_RENAMED = "apply.columns.renamed"
     COLUMNS_WRITTEN = "apply.columns.written"
     COLUMNS_ALTERED = "apply.columns.altered"
     STAGE_WRITTEN = "apply.batch.stage"

@@ -57,6 +57,7 @@ from mirrorlake.mirror.steps import (
     ApplyFiles,
     CreateTable,
     DropTable,
+    RenameColumns,
     TablePlan,
 )
 from mirrorlake.model.clock import Clock
@@ -283,7 +284,7 @@ class ApplyLoop:
         if table.creates is not None:
             self._monitor.added(table.table)
         for step in table.steps:
-            if isinstance(step, AddColumns | AlterColumns):
+            if isinstance(step, RenameColumns | AddColumns | AlterColumns):
                 self._monitor.altered(step.table)
 
     def _apply(self, ready: Sequence[TablePlan], begun: datetime) -> bool:

@@ -19,6 +19,7 @@ from mirrorlake.mirror.steps import (
     AlterColumns,
     CreateTable,
     Discard,
+    RenameColumns,
     SetFeed,
     SetKey,
     TablePlan,
@@ -29,8 +30,9 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 COLUMNS_ALTERED = "columns_altered"
+COLUMNS_RENAMED = "columns_renamed"
 FEED_SET = "feed_set"
-_BUILT = Discard | CreateTable | AddColumns | AlterColumns | SetKey | SetFeed
+_BUILT = Discard | CreateTable | RenameColumns | AddColumns | AlterColumns | SetKey | SetFeed
 BUILDERS = 4
 """Tables that are made at the same time."""
 
@@ -67,11 +69,14 @@ class Builder:
                         if step.replace or not self._engine.creates_with_batch(step):
                             self._engine.create(step)
                             log_created(step)
+                    case RenameColumns():
+                        self._map(step)
+                        self._engine.rename_columns(step, self._before)
+                        log.info(COLUMNS_RENAMED, table=str(step.table), columns=dict(step.names))
                     case AddColumns():
                         self._engine.add_columns(step)
                     case AlterColumns():
-                        if step.maps:
-                            self._engine.set_properties(step.path, {MAPPING: "name"})
+                        self._map(step)
                         self._engine.alter_columns(step, self._before)
                         log.info(COLUMNS_ALTERED, table=str(step.table), columns=step.columns)
                     case SetKey():
@@ -82,6 +87,10 @@ class Builder:
         except TableError as error:
             return error
         return None
+
+    def _map(self, step: RenameColumns | AlterColumns) -> None:
+        if step.maps:
+            self._engine.set_properties(step.path, {MAPPING: "name"})
 
     def _discard(self, step: Discard) -> None:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mirrorlake.delta.schema import VECTORS, FeedMode, is_mapped
+from mirrorlake.delta.schema import STATISTICS_COLUMNS, VECTORS, FeedMode, is_mapped
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.settings import MirrorSettings, TableOptions
+from mirrorlake.mirror.strategy import StrategyFacts, StrategyName, choose_strategy
 from mirrorlake.mirror.table.file_detection import ByTime, Detection, InPartitions, InSequence
 from mirrorlake.mirror.table.processed import Processed
 from mirrorlake.mirror.table.progress import Progress
@@ -56,9 +57,26 @@ class KnownTable:
     def removes_columns(self) -> bool:
         """Whether columns that are gone in the source are removed: the project wants it, and the
         readers of the table know column mapping, by which a name can be used again."""
+        return self.settings.drops_columns and self._has_mapping_readers
+
+    @property
+    def renames_columns(self) -> bool:
+        """Whether columns that are renamed in the source are renamed by column mapping: the project
+        wants it, the readers of the table know column mapping, and nothing but the schema names
+        columns of the table."""
+        progress = self.progress
+        facts = StrategyFacts(self.settings.strategy, self.platform, progress.delegated)
+        return (
+            self.settings.renames_columns
+            and self._has_mapping_readers
+            and choose_strategy(facts).strategy is StrategyName.DIRECT
+            and STATISTICS_COLUMNS not in progress.properties
+        )
+
+    @property
+    def _has_mapping_readers(self) -> bool:
         properties = self.progress.properties
-        has_readers = properties.get(VECTORS) == "true" or is_mapped(properties)
-        return self.settings.drops_columns and has_readers
+        return properties.get(VECTORS) == "true" or is_mapped(properties)
 
     @property
     def feed(self) -> FeedMode:

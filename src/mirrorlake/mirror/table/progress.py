@@ -36,6 +36,10 @@ RESEEDED = "mirrorlake.reseeded"
 
 ALTERATION = "mirrorlake.alteration/"
 
+RENAMING, RENAMED = "mirrorlake.renaming/", "mirrorlake.renamedColumns"
+"""The application id and the property of the last renaming by column mapping: the property has the
+new names by the former ones, as JSON."""
+
 REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
 """Names of Delta operations that replace a table."""
 
@@ -63,6 +67,8 @@ class Progress:
     described: the ETag of `_metadata.json` at the last batch. These three are recorded only for
         files of other publishers.
     altered: the number of the last file before which columns were altered.
+    renamed_before: that before which columns were renamed by column mapping.
+    renamed: the new names of these by the former ones.
     whole_rows: the value of WHOLE_ROWS, None if it is not set.
     """
 
@@ -83,6 +89,8 @@ class Progress:
     begin: Identity | None = None
     described: str = ""
     altered: int = 0
+    renamed_before: int = 0
+    renamed: Mapping[str, str] = field(default_factory=dict)
     whole_rows: bool | None = None
 
     @property
@@ -109,6 +117,11 @@ class Progress:
     def altering(self) -> str:
         """The application id under which alterations of its columns are recorded."""
         return ALTERATION + self.generation
+
+    @property
+    def renaming(self) -> str:
+        """The application id under which renamed columns are recorded."""
+        return RENAMING + self.generation
 
 
 def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
@@ -178,6 +191,8 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         begin=_identity(metadata, "begin"),
         described=str(metadata.get("described", "")),
         altered=snapshot.transactions.get(ALTERATION + generation, 0),
+        renamed_before=snapshot.transactions.get(RENAMING + generation, 0),
+        renamed=dict(json.loads(snapshot.properties.get(RENAMED, "{}"))),
         whole_rows=_truth(snapshot.properties.get(WHOLE_ROWS)),
     )
 
