@@ -139,3 +139,26 @@ def test_a_mirror_of_whole_rows_finds_them_by_the_new_names(
     evolving.capture()
     evolving.apply()
     evolving.check("apples")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("renames", [True, False])
+def test_values_stay_where_a_name_changes_its_case_alone(
+    database: Database, store: LocalStore, *, renames: bool
+) -> None:
+    evolving = EvolvingDatabase(database, store, renames=renames)
+    evolving.begin(
+        "create table apples (id int, note text)",
+        "alter table apples replica identity full",
+        "insert into apples values (1, 'a'), (2, 'b')",
+        "create table log (id int primary key)",
+    )
+    evolving.run('alter table apples rename note to "Note"', "insert into apples values (3, 'c')")
+    evolving.capture()
+    evolving.apply()
+    rows = [tuple(row.values()) for row in evolving.mirrored("apples")]
+    assert sorted(rows) == [(1, "a"), (2, "b"), (3, "c")]
+    evolving.run("delete from apples where id = 1", "insert into log values (1)")
+    evolving.capture()
+    evolving.apply()
+    assert len(evolving.mirrored("apples")) == 2

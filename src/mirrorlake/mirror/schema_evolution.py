@@ -145,6 +145,7 @@ def alteration(
         pairs = [(into[name], found.get(s)) for name, s in altered.copied.items() if name in into]
         copied = {name: source for name, source in pairs if source and name != source}
         lost = [name for name, source in pairs if source is None and name in known]
+        kept = {name for name, source in pairs if source == name}  # renamed in its case alone
         copied |= {saved: source for source, saved in _saved(known, altered).items()}
         converted = {*match_columns(schema.names, list(altered.saved))}
         values = altered.filled.to_pydict() if altered.filled is not None else {}
@@ -162,7 +163,7 @@ def alteration(
         filled |= {
             name: pa.nulls(1, arrow_type(schema[name].type))
             for name in (*match_columns(known.names, list(altered.emptied)), *lost)
-            if name in schema
+            if name in schema and name not in kept
         }
     left = [column for column in known if column.name in schema]
     types = {c.name: schema[c.name].type for c in left if schema[c.name].type != c.type}
