@@ -6,8 +6,8 @@ its versions are known. Rows are returned by whole commits, in version order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -107,6 +107,7 @@ class Feed:
         self._key = request.key
         if self._key is None:
             self._key = key_columns(properties)
+        self._physical_key = self._physical(self._key)
         self._check_key()
 
     @property
@@ -259,13 +260,31 @@ class Feed:
         schema = self._schema(part)
         if schema is not part.schema:
             rows = conform(rows, part.schema, schema)
+        key = self._key_in(schema)
         if self.request.pair_updates:
-            rows = by_key.paired(rows, self.key)
+            rows = by_key.paired(rows, key)
         if self.request.skip_unchanged:
-            rows = by_key.without_unchanged(rows, self.key)
+            rows = by_key.without_unchanged(rows, key)
         if self.request.is_sorted:
-            rows = by_key.in_key_order(rows, self.key)
+            rows = by_key.in_key_order(rows, key)
         return rows
+
+    def _physical(self, key: Sequence[str]) -> tuple[str, ...]:
+        """The names of key columns in data files, by which they are found in each range: a column
+        may have been renamed. The key has the names of the newest version, or those of a range."""
+        schemas = [part.schema for part in self.ranges]
+        with suppress(UnknownColumnType):
+            schemas.append(self.history.schema())
+        for schema in reversed(schemas):
+            if {*key} <= {*schema.schema.names}:
+                return tuple(schema.physical_of(name) for name in key)
+        return tuple(key)
+
+    def _key_in(self, schema: TableSchema) -> tuple[str, ...]:
+        """The names of the key columns in a range; where it lacks one, its newest name."""
+        names = dict(zip(schema.physical, schema.schema.names, strict=True))
+        pairs = zip(self.key, self._physical_key, strict=True)
+        return tuple(names.get(physical, name) for name, physical in pairs)
 
     def _check_key(self) -> None:
         request = self.request
@@ -282,7 +301,8 @@ class Feed:
                     hint="Pass key=[...], the columns that identify a row.",
                 )
             for part in self.ranges:
-                if absent := set(self.key) - set(self._schema(part).schema.names):
+                schema = self._schema(part)
+                if absent := set(self._key_in(schema)) - set(schema.schema.names):
                     raise request.refused(
                         f"key names {sorted(absent)[0]}, which is no column of versions "
                         f"{part.first} to {part.last}",

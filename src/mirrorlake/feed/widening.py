@@ -27,6 +27,18 @@ def unfit_column(old: TableSchema, new: TableSchema) -> str | None:
     return None
 
 
+def reused_name(old: TableSchema, new: TableSchema) -> str | None:
+    """The first column of `old` that has another name in `new`, or whose name is that of another
+    column there; None when there is none."""
+    names = dict(zip(new.schema.names, new.physical, strict=True))
+    for column, physical in zip(old.schema, old.physical, strict=True):
+        later = _at(new, physical)
+        is_renamed = later is not None and later.name != column.name
+        if is_renamed or names.get(column.name, physical) != physical:
+            return column.name
+    return None
+
+
 def obstacle(old: TableSchema, new: TableSchema) -> str | None:
     """A column of `old` whose values do not fit in `new`; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.app.changes.followed_columns import FollowedColumns
 from mirrorlake.app.subscribe import store_of_table, subscribe, with_hint
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
@@ -200,10 +201,14 @@ def _missing_commits(
         f"event files {mark}", table, after=done.position, options=options, reached=reached
     )
     log = TableLog(table, options)
+    followed = FollowedColumns(table, log, hint)
+    followed.begin(FeedPosition.parse(done.position).version)
     with subscription:
         for delivery in with_hint(iter(subscription), hint):
+            followed.go_on(delivery.version)
             time = max(done.time, _source_time(log, delivery))
-            written = writer.changes(delivery, time)
+            key = followed.key(writer.key)
+            written = replace(writer, key=key).changes(delivery, time)
             done = replace(done, position=str(delivery.position), time=time)
             done.write(state, path)
             yield WrittenCommit(delivery.version, is_snapshot=False, events=written)

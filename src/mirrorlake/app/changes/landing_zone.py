@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.app.changes.followed_columns import FollowedColumns
 from mirrorlake.app.subscribe import subscribe, with_hint
 from mirrorlake.apply.events.columns import METADATA as EVENT_METADATA
 from mirrorlake.delta.log.table_log import TableLog
@@ -85,10 +86,18 @@ def land(
             options=options,
             reached=reached,
         )
+        followed = FollowedColumns(table, TableLog(table, options), _ANEW)
+        if after is not None:
+            followed.begin(FeedPosition.parse(after).version)
         with subscription:
             seconds = POLL_OBJECTS if is_url(table) else POLL
             for delivery in with_hint(subscription.follow(wait, seconds), _ANEW):
-                yield _landed(publisher, name, columns, delivery, table)
+                if after is None:
+                    followed.begin(delivery.version)
+                    after = str(delivery.position)
+                else:
+                    followed.go_on(delivery.version)
+                yield _landed(publisher, name, followed.key(columns), delivery, table)
 
 
 def _landed(

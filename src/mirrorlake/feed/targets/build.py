@@ -228,7 +228,7 @@ class TargetBuilder:
             self._source.check_same(state.built, feed.plan.table_id)
         key = self._key(feed)
         if state.built is not None:
-            self._check_settings(state.built, key)
+            self._check_settings(state.built, key, feed)
         if feed.first > feed.last:
             return True
         for portion in self._source.portions(feed, self._kind.portion_rows):
@@ -347,11 +347,14 @@ class TargetBuilder:
                 f"it is {built.kind}, and not {self._kind.kind}", "Name another place for it."
             )
 
-    def _check_settings(self, built: BuiltFrom, key: Sequence[str]) -> None:
-        """Refuse to continue a target with other settings."""
+    def _check_settings(self, built: BuiltFrom, key: Sequence[str], feed: Feed) -> None:
+        """Refuse to continue a target with other settings. Where columns of the key were renamed,
+        that is said instead."""
         settings = self._kind.settings(key)
         for name, value in settings.items():
             if built.settings.get(name) != value:
+                for part in feed.ranges if name == "key" else ():
+                    check_columns(self._target.location, built, part.schema, part.first)
                 raise self._target.refused(
                     f"it was built with {name} {built.settings.get(name)!r}, and not {value!r}",
                     f"Go on with that {name}, or build another target.",
