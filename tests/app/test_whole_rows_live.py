@@ -169,6 +169,20 @@ def test_a_key_that_is_checked_late_may_be_handed_round(evolving: EvolvingDataba
     evolving.check("apples")
 
 
+@pytest.mark.full
+def test_rows_had_a_default_that_is_gone_when_capture_looks(evolving: EvolvingDatabase) -> None:
+    begun(evolving, *APPLES[:2], "insert into apples (size) values (1), (2)")
+    evolving.run(
+        "alter table apples add column c int default 7; insert into apples (size) values (3)",
+        "update apples set note = 'z' where size = 1",  # the log has the former row, with 7
+        "alter table apples drop column c",
+        "delete from apples where size = 2",
+    )
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples", like)
+
+
 CAPTURING = [CrashPoint.CHANGES_STAGED, CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.CUT_WRITTEN]
 APPLYING = [CrashPoint.COMMIT_BEGUN, CrashPoint.COMMITTED]
 

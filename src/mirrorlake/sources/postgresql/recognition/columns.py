@@ -189,6 +189,7 @@ class _Changes:
     def __init__(self, known: Known, now: Known, look: TableLook, after: Lsn | None) -> None:
         self._known, self._now, self._look, self._after = known, now, look, after
         self._missing = {column.number: column.missing for column in look.attributes}
+        self._dropped = {column.number for column in look.attributes if column.name is None}
         self._earlier = {*known.former, *known.columns.values()}
         self._gone = {n for number, n in known.columns.items() if number not in now.columns}
         self.copied = dict[str, str]()
@@ -217,6 +218,8 @@ class _Changes:
         reason = _differs(self._known, self._look, name, values, is_again=is_again)
         if number <= self._known.last:  # it was generated, or not published
             reason = f"column {name} was not captured before; {_UNLOGGED}"
+        if self._now.is_whole and number in self._dropped:  # rows are looked for by its values
+            reason = f"column {name} was added, and dropped before its default could be read"
         if reason:
             self.differs[name] = (SchemaChangeKind.COLUMN_ADDED, reason)
             if name in self._earlier:  # perhaps of another type
