@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from mirrorlake import history, read_feed, subscribe
 from mirrorlake.app.changes.event_files import write_events
@@ -120,3 +121,19 @@ def test_a_history_says_that_its_key_was_renamed(followed: Followed) -> None:
     followed.run(KEY, "insert into apples (weight) values (9)")
     with pytest.raises(SourceColumnsChanged, match="changed column id: it was renamed"):
         history(followed.location, target)
+
+
+def test_copies_by_name_go_on_where_the_log_of_their_last_version_is_gone(
+    followed: Followed,
+) -> None:
+    log = Path(followed.location) / "_delta_log"
+    followed.run("update apples set weight = 5 where id = 1", "delete from apples where id = 2")
+    for copy in followed.copies:
+        copy()
+    version = TableLog(followed.location).snapshot().version
+    followed.run("insert into apples (id) values (8)")
+    DeltaTable(followed.location).create_checkpoint()
+    for old in range(version + 1):
+        for path in log.glob(f"{old:020d}*"):
+            path.unlink()
+    assert [copy() for copy in followed.copies] == [1, 1]
