@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import tarfile
@@ -27,13 +28,13 @@ def install_of(version: int, *, mended: bool = False) -> Path:
     kept = _KEPT / f"postgresql-{release}"
     if not kept.exists():
         _KEPT.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_KEPT) as folder:
-            unpacked = _unpacked(_fetched(release, Path(folder)), Path(folder) / "install")
-            try:
-                unpacked.rename(kept)  # whole or not at all
-            except OSError:
-                if not kept.exists():  # else another process was faster
-                    raise
+        # The resolver is not made for two processes that resolve the same at once.
+        with (_KEPT / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                with tempfile.TemporaryDirectory(dir=_KEPT) as folder:
+                    unpacked = _unpacked(_fetched(release, Path(folder)), Path(folder) / "install")
+                    unpacked.rename(kept)  # whole or not at all
     return kept
 
 
