@@ -35,7 +35,7 @@ def test_a_fuzzer_finds_no_internal_error(tmp_path: Path) -> None:
                 # What it sends as hosts is connected to, and takes its time; the routes of private
                 # connections always refuse, with 501.
                 *("--exclude-path-regex", ":discover$|privateConnections"),
-                *("--max-time", str(tries(60, long=300)), "--workers", "4"),
+                *("--max-time", str(tries(30, long=300)), "--workers", "4"),
             ],
             capture_output=True,
             text=True,

@@ -39,7 +39,7 @@ KEYS = 5_000
 """So many that no batch changes most of them, however many changes wait for it: all rows of a file
 would be gone before there are enough files to be compacted."""
 
-SECONDS = float(os.environ.get("MIRRORLAKE_SOAK_SECONDS", "60"))
+SECONDS = float(os.environ.get("MIRRORLAKE_SOAK_SECONDS", "30"))
 """`make soak` sets an hour."""
 
 PAUSE = min(SECONDS / 1200, 0.5)
