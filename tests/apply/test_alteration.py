@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,9 +11,10 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import MAPPING
 from mirrorlake.errors import SchemaMergeFailure, UnsupportedTable
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.mirror.steps import AlterColumns
+from mirrorlake.mirror.steps import AlterColumns, RenameColumns
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
 from mirrorlake.storage.local import LocalStore
@@ -115,3 +117,60 @@ def test_a_table_that_only_delta_can_write_stops(store: LocalStore) -> None:
     table.apply([insert(1, 10, None, 0.5, "a")])
     with pytest.raises(UnsupportedTable, match="only Delta can write"):
         engine.alter_columns(altering(table, n="id"), lambda: None)
+
+
+@pytest.fixture
+def renaming(table: Mirrored) -> RenameColumns:
+    """Two columns of a table with column mapping exchange their names."""
+    table.engine.set_properties(table.path, {MAPPING: "name"})
+    return RenameColumns(table.table, table.path, table.recorded + 1, {"n": "id", "id": "n"})
+
+
+def test_a_commit_records_the_new_names(table: Mirrored, renaming: RenameColumns) -> None:
+    before = table.rows()
+    table.engine.rename_columns(renaming, lambda: None)
+    said = json.loads(table.reader.commit(table.path, 5)["userMetadata"])
+    assert said["renamed"] == {"before_file": 4, "columns": {"n": "id", "id": "n"}}
+    progress = table.engine.progress(table.path)
+    assert (progress.renamed_before, progress.renamed) == (4, renaming.names)
+    assert progress.schema.names[:2] == ["n", "id"]
+    assert table.rows() == before
+    table.engine.rename_columns(renaming, lambda: None)
+    assert table.engine.progress(table.path).version == 5
+
+
+def test_names_stay_without_permission_to_commit(table: Mirrored, renaming: RenameColumns) -> None:
+    def refused() -> None:
+        raise UnsupportedTable("no", table="t", hint="")
+
+    with pytest.raises(UnsupportedTable):
+        table.engine.rename_columns(renaming, refused)
+    assert table.engine.progress(table.path).schema.names == SHAPE.schema.names
+
+
+def test_names_stay_when_another_writer_commits_first(
+    table: Mirrored, renaming: RenameColumns
+) -> None:
+    def meanwhile() -> None:
+        table.apply([insert(9, 9, None, None, "x")])
+
+    with pytest.raises(TableFault, match="another writer"):
+        table.engine.rename_columns(renaming, meanwhile)
+    assert table.engine.progress(table.path).renamed_before == 0
+
+
+@pytest.mark.parametrize("names", [{"lost": "found"}, {"n": "m", "lost": "found"}])
+def test_names_stay_when_a_column_is_no_longer_there(
+    table: Mirrored, renaming: RenameColumns, names: dict[str, str]
+) -> None:
+    with pytest.raises(TableFault, match="another writer"):
+        table.engine.rename_columns(replace(renaming, names=names), lambda: None)
+    assert table.engine.progress(table.path).schema.names == SHAPE.schema.names
+
+
+def test_names_stay_without_column_mapping(table: Mirrored) -> None:
+    """Otherwise the values would be lost: they stand under the former names in data files."""
+    step = RenameColumns(table.table, table.path, 4, {"n": "m"})
+    with pytest.raises(TableFault):
+        table.engine.rename_columns(step, lambda: None)
+    assert table.engine.progress(table.path).schema.names == SHAPE.schema.names
