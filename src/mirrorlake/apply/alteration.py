@@ -84,7 +84,7 @@ class Alterer:
         if not (mapped and {*step.names} <= {*progress.schema.names}):
             raise _overtaken(str(step.table))
         properties = _renamed_properties(step, progress)
-        metadata = schemas.renamed(described, step.names, properties)
+        metadata = schemas.altered(described, {}, (), properties, step.names)
         before_commit()
         actions = [json.dumps({"metaData": metadata})]
         said = {"before_file": step.number, "columns": dict(step.names)}

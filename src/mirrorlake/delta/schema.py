@@ -144,27 +144,20 @@ def altered(
     types: Mapping[str, str],
     dropped: Collection[str] = (),
     properties: Mapping[str, str] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """A metaData action with other types for some columns, without others, and with other values of
-    properties. types: by column name, as in the log."""
+    """A metaData action with other types and names for some columns, without others, and with other
+    values of properties. types: by column name, as in the log; names: new ones by the present ones.
+    A column keeps its name in data files."""
     schema = json.loads(metadata["schemaString"])
     schema["fields"] = [
-        {**field, "type": types.get(field["name"], field["type"])}
+        {
+            **field,
+            "name": names.get(field["name"], field["name"]),
+            "type": types.get(field["name"], field["type"]),
+        }
         for field in schema["fields"]
         if field["name"] not in dropped
-    ]
-    configuration = {**(metadata.get("configuration") or {}), **properties}
-    return {**metadata, "schemaString": json.dumps(schema), "configuration": configuration}
-
-
-def renamed(
-    metadata: Mapping[str, Any], names: Mapping[str, str], properties: Mapping[str, str]
-) -> dict[str, Any]:
-    """A metaData action with other names for some columns, which keep theirs in data files, and
-    with other values of properties. names: the new names by the present ones."""
-    schema = json.loads(metadata["schemaString"])
-    schema["fields"] = [
-        {**field, "name": names.get(field["name"], field["name"])} for field in schema["fields"]
     ]
     return {
         **metadata,

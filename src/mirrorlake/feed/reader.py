@@ -37,7 +37,7 @@ from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
 from mirrorlake.feed.reading_ahead import READERS, READERS_OF_OBJECTS, FileRead, Steps, in_order
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.widening import conform
+from mirrorlake.feed.widening import conform, names_in
 from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.storage.options import ObjectOptions
@@ -107,7 +107,7 @@ class Feed:
         self._key = request.key
         if self._key is None:
             self._key = key_columns(properties)
-        self._physical_key = self._physical(self._key)
+        self._named = self._schema_with(self._key)
         self._check_key()
 
     @property
@@ -269,22 +269,16 @@ class Feed:
             rows = by_key.in_key_order(rows, key)
         return rows
 
-    def _physical(self, key: Sequence[str]) -> tuple[str, ...]:
-        """The names of key columns in data files, by which they are found in each range: a column
-        may have been renamed. The key has the names of the newest version, or those of a range."""
+    def _schema_with(self, key: Sequence[str]) -> TableSchema | None:
+        """The newest columns that have the names of a key; None when there are none."""
         schemas = [part.schema for part in self.ranges]
         with suppress(UnknownColumnType):
             schemas.append(self.history.schema())
-        for schema in reversed(schemas):
-            if {*key} <= {*schema.schema.names}:
-                return tuple(schema.physical_of(name) for name in key)
-        return tuple(key)
+        return next((one for one in reversed(schemas) if {*key} <= {*one.schema.names}), None)
 
     def _key_in(self, schema: TableSchema) -> tuple[str, ...]:
-        """The names of the key columns in a range; where it lacks one, its newest name."""
-        names = dict(zip(schema.physical, schema.schema.names, strict=True))
-        pairs = zip(self.key, self._physical_key, strict=True)
-        return tuple(names.get(physical, name) for name, physical in pairs)
+        """The names of the key columns in a range."""
+        return names_in(schema, self.key, self._named or schema)
 
     def _check_key(self) -> None:
         request = self.request

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from mirrorlake.delta.schema import TableSchema
@@ -37,6 +39,14 @@ def reused_name(old: TableSchema, new: TableSchema) -> str | None:
         if is_renamed or names.get(column.name, physical) != physical:
             return column.name
     return None
+
+
+def names_in(schema: TableSchema, columns: Sequence[str], of: TableSchema) -> tuple[str, ...]:
+    """The names that columns of a schema have in another one, where they may have been renamed; a
+    column that one of the two lacks keeps its name."""
+    physical = dict(zip(of.schema.names, of.physical, strict=True))
+    names = dict(zip(schema.physical, schema.schema.names, strict=True))
+    return tuple(names.get(physical.get(name, ""), name) for name in columns)
 
 
 def obstacle(old: TableSchema, new: TableSchema) -> str | None:

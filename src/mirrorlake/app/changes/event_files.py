@@ -201,14 +201,13 @@ def _missing_commits(
         f"event files {mark}", table, after=done.position, options=options, reached=reached
     )
     log = TableLog(table, options)
-    followed = FollowedColumns(table, log, hint)
-    followed.begin(FeedPosition.parse(done.position).version)
+    followed = FollowedColumns(table, log, writer.key, hint)
+    followed.go_on(FeedPosition.parse(done.position).version)
     with subscription:
         for delivery in with_hint(iter(subscription), hint):
             followed.go_on(delivery.version)
             time = max(done.time, _source_time(log, delivery))
-            key = followed.key(writer.key)
-            written = replace(writer, key=key).changes(delivery, time)
+            written = replace(writer, key=followed.key).changes(delivery, time)
             done = replace(done, position=str(delivery.position), time=time)
             done.write(state, path)
             yield WrittenCommit(delivery.version, is_snapshot=False, events=written)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
-from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.schema import TableSchema, UnknownColumnType, parse
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.widening import reused_name
+from mirrorlake.feed.widening import names_in, reused_name
 
 
 class FollowedColumns:
@@ -18,39 +19,34 @@ class FollowedColumns:
     is copied so far would keep the values of the former one.
     """
 
-    def __init__(self, table: str, log: TableLog, hint: str) -> None:
-        """hint: what to do where the copy cannot go on."""
+    def __init__(self, table: str, log: TableLog, key: Sequence[str], hint: str) -> None:
+        """key: by the names in the newest version; hint: what to do where the copy cannot go on."""
         self._table, self._log, self._hint = table, log, hint
-        self._version = -1
+        self._key, self._named = tuple(key), _schema(log.snapshot().metadata)
+        self._version: int | None = None
         self._schema: TableSchema | None = None
 
-    def begin(self, version: int) -> None:
-        """The table is copied as of a version."""
-        self._version, self._schema = version, self._at(version)
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key, by the names that its columns have here."""
+        if self._schema is None or self._named is None:
+            return self._key
+        return names_in(self._schema, self._key, self._named)
 
     def go_on(self, version: int) -> None:
-        """The changes up to a version are copied next. Raises FeedError `schema_changed` when a
-        name is that of another column than before."""
-        for between in range(self._version + 1, version + 1):
-            for action in self._log.actions(between):
-                if "metaData" in action:
-                    self._alter(parse(action["metaData"]), between)
+        """The table is copied up to a version. Raises FeedError `schema_changed` when since the
+        last one a name became that of another column."""
+        for between in range(version if self._version is None else self._version, version):
+            for action in self._log.actions(between + 1):
+                if "metaData" in action and (now := _schema(action["metaData"])):
+                    self._alter(now, between + 1)
         self._version = version
         self._schema = self._schema or self._at(version)
-
-    def key(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """The names that the key columns of the newest version have here."""
-        if self._schema is None:
-            return tuple(columns)
-        newest = parse(self._log.snapshot().metadata)
-        here = dict(zip(self._schema.physical, self._schema.schema.names, strict=True))
-        there = dict(zip(newest.schema.names, newest.physical, strict=True))
-        return tuple(here.get(there.get(name, name), name) for name in columns)
 
     def _at(self, version: int) -> TableSchema | None:
         """The columns at a version; None when the log no longer has it."""
         try:
-            return parse(self._log.snapshot_at(version).metadata)
+            return _schema(self._log.metadata_at(version))
         except (FileNotFoundError, BrokenLog):
             return None
 
@@ -69,3 +65,11 @@ class FollowedColumns:
 
     def _refused(self, what: str) -> FeedError:
         return FeedError(what, reason=FeedReason.SCHEMA_CHANGED, table=self._table, hint=self._hint)
+
+
+def _schema(metadata: Mapping[str, Any]) -> TableSchema | None:
+    """The columns of a metaData action; None when one has a type that nobody copies."""
+    try:
+        return parse(metadata)
+    except UnknownColumnType:
+        return None

@@ -86,18 +86,14 @@ def land(
             options=options,
             reached=reached,
         )
-        followed = FollowedColumns(table, TableLog(table, options), _ANEW)
+        followed = FollowedColumns(table, TableLog(table, options), columns, _ANEW)
         if after is not None:
-            followed.begin(FeedPosition.parse(after).version)
+            followed.go_on(FeedPosition.parse(after).version)
         with subscription:
             seconds = POLL_OBJECTS if is_url(table) else POLL
             for delivery in with_hint(subscription.follow(wait, seconds), _ANEW):
-                if after is None:
-                    followed.begin(delivery.version)
-                    after = str(delivery.position)
-                else:
-                    followed.go_on(delivery.version)
-                yield _landed(publisher, name, followed.key(columns), delivery, table)
+                followed.go_on(delivery.version)
+                yield _landed(publisher, name, followed.key, delivery, table)
 
 
 def _landed(
