@@ -99,6 +99,8 @@ class Direct:
 
         If a row turns out not to be an insert, the batch is applied again in one task.
         """
+        if not batches:
+            return []
         threads = self._runner.threads(len(batches))
         tasks = [list(self._tasks(batch, threads)) for batch in batches]
         results = iter(self._run([task for group in tasks for task in group]))

@@ -41,7 +41,9 @@ class SparkRunner:
 
     def __init__(self, session: SparkSession) -> None:
         self._context, self._needed = session.sparkContext, workers.required_versions(session)
-        self._elastic = elastic_slots(self._context.getConf())
+        conf = self._context.getConf()  # a copy of all settings, which takes 10 ms
+        self._elastic = elastic_slots(conf)
+        self._cores_of_a_task = int(conf.get("spark.task.cpus") or 1)
         self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
 
     @property
@@ -64,7 +66,7 @@ class SparkRunner:
         ours."""
         if str(self._context.master).startswith("local"):
             return max(1, self.slots // max(1, tasks))
-        return int(self._context.getConf().get("spark.task.cpus") or 1)
+        return self._cores_of_a_task
 
     @contextmanager
     def tagged(self) -> Iterator[None]:

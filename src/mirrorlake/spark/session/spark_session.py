@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable, UnsafeStorage
-from mirrorlake.freed_memory import PURGE_DELAY
+from mirrorlake.freed_memory import TASK_ENVIRONMENT
 from mirrorlake.spark.session import class_path, existing, jars, log_store, s3a, workers
 from mirrorlake.spark.session.internals import MISSING, report_missing
 from mirrorlake.spark.session.java_options import driver_options, executor_options
@@ -236,7 +236,7 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Over TCP, each task waits 40 ms for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
-        **{f"spark.executorEnv.{name}": value for name, value in PURGE_DELAY.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in TASK_ENVIRONMENT.items()},
         "spark.log.level": "WARN",
         **{f"spark.hadoop.{name}": value for name, value in VERIFYING.items()},
         "spark.sql.shuffle.partitions": cores,
