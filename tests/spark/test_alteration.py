@@ -18,6 +18,7 @@ from tests.conformance.apply.scenario import delete, insert, update
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb, rows_by_view
 from tests.histories import Shape
+from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -56,6 +57,7 @@ def test_altered_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
     assert feed.option("startingVersion", version + 1).load(location).count() > 0
     united = read_feed(location, from_version=0, on_schema_change="unite").to_arrow()
     assert united.num_rows > 8
+    assert _operations(spark, location, version, version + 1) == ["UPDATE SCHEMA"] * 2
     other = AlterColumns(
         *(table.table, table.path, 5, {"a_before_1": "a"}, None, {"a": types.INTEGER}),
         converted=frozenset({"a"}),
@@ -96,6 +98,12 @@ def _drop_and_add_again(engine: Engine, table: Mirrored, store: LocalStore) -> N
         assert sorted(rows, key=lambda row: row[0]) == expected
 
 
+def _operations(spark: Spark, location: str, *versions: int) -> list[str]:
+    """What Delta says of these versions."""
+    said = {row["version"]: row["operation"] for row in reading.history(spark.session, location)}
+    return [said[version] for version in versions]
+
+
 def test_renamed_columns_are_read_by_everybody(spark: Spark, store: LocalStore) -> None:
     """Key columns go round with the others, and a name is used again."""
     engine = spark_engine(spark, store)
@@ -118,6 +126,7 @@ def test_renamed_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
     again.apply([update(1, 2, 8), delete(5, 6, None), insert(6, 5, 9)])
     expected = [(1, 2, 8), (2, 1, 4), (6, 5, 9)]
     location = store.location(table.path)
+    assert _operations(spark, location, before + 1) == ["UPDATE SCHEMA"]
     for rows in (again.rows(), rows_by_duckdb(location), rows_by_view(location)):
         assert sorted(rows) == expected
     assert sorted(rows_by_delta_rs(location)) == expected

@@ -112,6 +112,7 @@ class Alterer:
                 actions=actions,
                 counts=Counts(update=changed),
                 metadata=metadata,
+                alters=True,
             )
         )
         self._logs.changed(step.path)

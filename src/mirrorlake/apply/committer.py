@@ -21,6 +21,9 @@ class CommitOperation(StrEnum):
 
     TRUNCATE = "TRUNCATE"
     """All rows were removed, and none added."""
+
+    UPDATE_SCHEMA = "UPDATE SCHEMA"
+    """Columns were altered or renamed, and rows with them where they have other values."""
     MERGE = "MERGE"
 
 
@@ -28,7 +31,7 @@ class CommitOperation(StrEnum):
 class BatchCommit:
     """The commit of a batch. version: the version that the tasks have read, -1 if it creates the
     table, by the metaData action `creates`; application, number: of the recorded transaction;
-    actions: as JSON texts; metadata: for `userMetadata`."""
+    actions: as JSON texts; metadata: for `userMetadata`; alters: it alters columns."""
 
     table: str
     location: str
@@ -40,11 +43,14 @@ class BatchCommit:
     metadata: Mapping[str, Any]
     truncated: bool = False
     creates: Mapping[str, Any] | None = None
+    alters: bool = False
 
     @property
     def operation(self) -> CommitOperation:
         if self.creates is not None:
             return CommitOperation.CREATE
+        if self.alters:
+            return CommitOperation.UPDATE_SCHEMA
         added, removed = self.number_of("add"), self.number_of("remove")
         if self.truncated and removed and not added:
             return CommitOperation.TRUNCATE

@@ -6,7 +6,7 @@ only. Requirements:
 - The transaction starts at the exact version that the tasks have read, so that no other writer's
   commit is missed; the recorded number is that version's.
 - The application id is registered as read, so that two commits with the same id conflict.
-- The operation is CREATE, WRITE, TRUNCATE or MERGE with its metrics, or OPTIMIZE: a "manual update"
+- The operation is one of `CommitOperation` with its metrics, or OPTIMIZE: a "manual update"
   disables the incremental checksum and makes every later commit slow.
 """
 
@@ -108,7 +108,7 @@ class SparkCommitter:
             elif not self._delta.describe(transaction, commit.creates):
                 return Failed(_described_otherwise(commit.table))
             counts = commit.counts
-            operation, metrics = self._delta.described(session, transaction, commit)
+            operation, metrics = self._delta.described(session, transaction, commit, actions)
             transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
             actions.append(self._delta.recorded(commit.application, commit.number))
             session.conf.set(USER_METADATA, json.dumps(commit.metadata))
@@ -160,6 +160,7 @@ class _Delta:
         write = getattr(delta, "DeltaOperations$Write$").__getattr__("MODULE$")
         optimize = getattr(delta, "DeltaOperations$Optimize")
         self._create_table = getattr(delta, "DeltaOperations$CreateTable")
+        self._update_schema = getattr(delta, "DeltaOperations$UpdateSchema")
         self._operations = {
             CommitOperation.MERGE: merge(none, none, none, none, nothing, nothing, nothing),
             CommitOperation.WRITE: write.apply(
@@ -198,10 +199,10 @@ class _Delta:
         return self._python.toSeq(items)
 
     def described(
-        self, session: SparkSession, transaction: Any, commit: BatchCommit
+        self, session: SparkSession, transaction: Any, commit: BatchCommit, actions: Sequence[Any]
     ) -> tuple[Any, Any]:
         """The operation of this thread's commit, and its metrics. The metrics are reused for later
-        commits with the same operation."""
+        commits with the same operation. actions: those of the commit, of Delta."""
         operation, values = commit.operation, _metrics(commit)
         if not hasattr(self._local, operation):
             context = session.sparkContext._jsc.sc()  # noqa: SLF001
@@ -215,6 +216,11 @@ class _Delta:
             metrics[name].set(value)
         if operation is CommitOperation.CREATE:
             return self.create_table(transaction.metadata(), with_rows=True), named
+        if operation is CommitOperation.UPDATE_SCHEMA:
+            before = transaction.metadata()
+            described = zip(commit.actions, actions, strict=True)
+            after = [action for text, action in described if text.startswith('{"metaData"')]
+            return self._update_schema(before.schema(), (after or [before])[-1].schema()), named
         return self._operations[operation], named
 
 
@@ -238,6 +244,8 @@ def _metrics(commit: BatchCommit) -> dict[str, int]:
             return {"numFiles": commit.number_of("add"), "numOutputRows": counts.insert}
         case CommitOperation.TRUNCATE:
             return {"numRemovedFiles": commit.number_of("remove")}
+        case CommitOperation.UPDATE_SCHEMA:
+            return {}
         case CommitOperation.MERGE:
             return {
                 "operationNumSourceRows": counts.insert + counts.update + counts.delete,
