@@ -23,9 +23,15 @@ class ObjectOptions:
 
     def __post_init__(self) -> None:
         """Raises UsageError for an endpoint with credentials."""
-        if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
-            raise UsageError(
-                "the endpoint contains more than an address",
-                where="endpoint",
-                hint="Write it as https://host:port, and set the credentials in the environment.",
-            )
+        if self.endpoint:
+            check_endpoint(self.endpoint, "endpoint")
+
+
+def check_endpoint(endpoint: str, where: str) -> None:
+    """Raises UsageError for an address that contains credentials: errors of the storage show it."""
+    if "@" in endpoint or "?" in endpoint:
+        raise UsageError(
+            "the endpoint contains more than an address",
+            where=where,
+            hint="Write it as https://host:port, and set the credentials in the environment.",
+        )

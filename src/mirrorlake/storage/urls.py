@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
 from mirrorlake.storage.local import LocalStore
-from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.options import ObjectOptions, check_endpoint
 from mirrorlake.storage.store import Store, UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -37,9 +37,13 @@ if TYPE_CHECKING:
     from mirrorlake.storage.objects import ObjectStore
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_S3_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_GOOGLE_ENDPOINT = "GOOGLE_BASE_URL"
+_ENDPOINTS = {
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Where the environment has the address of a storage that is not S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ def split(url: str) -> tuple[str, str]:
 def open_store(location: str | Path, options: ObjectOptions | None = None) -> Store:
     """The store whose root is a folder or a URL. Nothing is read or written yet.
 
-    Raises UsageError for an unknown scheme, a missing bucket, credentials in the URL, or a library
-    that is not installed.
+    Raises UsageError for an unknown scheme, a missing bucket, credentials in the URL or in the
+    address of the storage, or a library that is not installed.
     """
     if not is_url(location):
         return LocalStore(location)
@@ -226,15 +230,20 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
 
 
 def _endpoint(scheme: str, options: ObjectOptions) -> str:
-    """The address of a storage from options or environment; empty for its cloud's own."""
-    if scheme == "gs":
-        return _first(options.endpoint, [_GOOGLE_ENDPOINT])
-    return s3_endpoint(options)
+    """The address of a storage from options or environment; empty for its cloud's own. Raises
+    UsageError if that of the environment contains credentials."""
+    if options.endpoint:
+        return options.endpoint
+    for name in _ENDPOINTS.get(scheme, _S3_ENDPOINTS):
+        if found := os.environ.get(name, ""):
+            check_endpoint(found, name)
+            return found
+    return ""
 
 
 def s3_endpoint(options: ObjectOptions) -> str:
-    """The address of S3 from options or environment; empty for Amazon's."""
-    return _first(options.endpoint, _ENDPOINTS)
+    """The address of S3 from options or environment; empty for Amazon's. Raises UsageError."""
+    return _endpoint("s3", options)
 
 
 def s3_region(options: ObjectOptions) -> str:

@@ -1,0 +1,53 @@
+"""The address of a storage in the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.errors import UsageError
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import open_store
+
+VARIABLES = {
+    "AWS_ENDPOINT_URL_S3": "s3://bucket",
+    "AWS_ENDPOINT_URL": "s3a://bucket/path",
+    "AWS_ENDPOINT": "s3://bucket",
+    "GOOGLE_BASE_URL": "gs://bucket",
+    "AZURE_STORAGE_ENDPOINT": "az://bucket",
+    "AZURE_ENDPOINT": "az://bucket",
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+
+
+@pytest.mark.parametrize(
+    "given", ["http://user:hunter2@127.0.0.1:1", "http://127.0.0.1:1?k=hunter2"]
+)
+@pytest.mark.parametrize("name", VARIABLES)
+def test_an_address_with_credentials_is_rejected_and_not_shown(
+    name: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, given)
+    with pytest.raises(UsageError) as caught:
+        open_store(VARIABLES[name])
+    assert caught.value.where == name
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_address_of_the_options_replaces_that_of_the_environment(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "http://user:hunter2@127.0.0.1:1")
+    open_store(VARIABLES[name], ObjectOptions("http://127.0.0.1:2"))
+
+
+def test_the_address_of_another_storage_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:1")
+    open_store("gs://bucket", ObjectOptions(anonymous=True))
+    open_store("az://bucket")
