@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.apply.events import consumer
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.storage.local import LocalStore
@@ -122,3 +123,42 @@ def test_what_is_forgotten_changes_no_table(
             table.prune(datetime.now(UTC))
         rows = rows_of(f"{root}/Tables/shop/orders")
     assert {row["id"]: row["v"] for row in rows} == table_of(source, as_written(events))
+
+
+@pytest.mark.clause("ST-219")
+def test_what_is_found_together_is_in_any_order_however_old_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "BATCH_FILES", 1)
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now = int(bucket.clock.moment.timestamp() * 1000)
+    bucket.put("a.jsonl", event(now - 90 * DAY, {"id": 1}, "DELETE"))
+    bucket.put("b.jsonl", event(now - DAY, {"id": 2}))
+    bucket.put("c.jsonl", event(now - 91 * DAY, {"id": 1}))
+    assert bucket.cycle() == 3
+    assert bucket.plain() == [{"id": 2}]
+    bucket.put("d.jsonl", event(now, {"id": 3}))
+    bucket.cycle()
+    assert len(remembered(bucket)) == 2
+
+
+@pytest.mark.clause("ST-254")
+@pytest.mark.parametrize("key", [["id"], []])
+def test_a_replay_leaves_what_was_applied_before_the_retention(
+    tmp_path: Path, key: list[str]
+) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now = int(bucket.clock.moment.timestamp() * 1000)
+    old = now - 90 * DAY
+    bucket.put(
+        "a.jsonl",
+        event(old, {"id": 1}, key=key, uuid="a"),
+        event(old + 1, {"id": 2}, "PUT", key=key, uuid="b"),
+    )
+    bucket.cycle()
+    bucket.put("b.jsonl", event(old + 2, {"id": 1}, "DELETE", key=key, uuid="c"))
+    bucket.put("c.jsonl", event(now, {"id": 3}, key=key, uuid="d"))
+    bucket.cycle()
+    before = bucket.plain()
+    assert bucket.consumer().replay() == 1
+    assert bucket.plain() == before

@@ -38,7 +38,12 @@ class EventReset:
             for table in self.tables
         ]
         where = self.project.events.described
-        return [*lines, f"read all files in {where} again; other tables stay as they are"]
+        others = (
+            "other tables stay as they are if no file has events from more than "
+            f"{self.project.events.retention.days} days before their latest one "
+            "(source.retention_days)"
+        )
+        return [*lines, f"read all files in {where} again; {others}"]
 
     def execute(self, reached: CrashHook = no_crash) -> None:
         """Do it. Raises LeaseHeld while events are applied."""
@@ -46,7 +51,8 @@ class EventReset:
         lease = Lease(store, "mirror", WallClock())
         lease.take()
         try:
-            # The files come first: a table that is there reads them once more, and stays as it is.
+            # The files come first: a table that is there reads them once more, and stays as it is
+            # as far as its state reaches.
             FileJournals(store).delete()
             for table in self.tables:
                 path = delta_path(table, None)

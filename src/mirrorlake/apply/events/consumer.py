@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -95,6 +95,7 @@ class EventConsumer:
         self._journal = self._journals.read()
         self._tables: dict[TableId, EventTable] = {}
         self._held: dict[str, _Held] = {}
+        self._changed = set[TableId]()
         self._reader = FileReader(source, settings, self._known, self._go_on)
 
     def cycle(self) -> int:
@@ -117,16 +118,31 @@ class EventConsumer:
             for number, batch in enumerate(batches):
                 is_last = number == len(batches) - 1
                 done += self._apply(batch, self._horizon(new, started) if is_last else "")
+            self._prune()
         return done
 
     def replay(self) -> int:
-        """Read the files with dead letters again and apply all of their events (ST-254). Returns
-        how many of these files still exist."""
+        """Read the files with dead letters again and apply these (ST-254). Returns how many of
+        these files still exist.
+
+        The other events of the files were applied, perhaps so long ago that the state does not
+        tell any more. All events of a file are applied where it is not known which were not.
+        """
         dead = {file.path: file for file in self._journal.dead}
         files = [file for file in self._files.list("") if file.path in dead]
+        rows = {
+            file.path: np.asarray([row for letter in file.letters for row in letter.rows], np.int64)
+            for file in dead.values()
+            if all(letter.is_listed for letter in file.letters)
+        }
         with suppress(_Ended):
             for batch in _batches(files):
-                self._apply(batch, "")
+                known = [dead[file.path].etag == file.etag for file in batch]
+                only = [
+                    rows.get(file.path) if is_same else None
+                    for file, is_same in zip(batch, known, strict=True)
+                ]
+                self._apply(batch, "", only)
         return len(files)
 
     def rebuild(self, table: TableId) -> None:
@@ -195,12 +211,16 @@ class EventConsumer:
         except OverflowError:
             return ""
 
-    def _apply(self, files: Sequence[FoundFile], horizon: str) -> int:
+    def _apply(
+        self, files: Sequence[FoundFile], horizon: str, only: Sequence[np.ndarray | None] = ()
+    ) -> int:
+        """Apply and record files. only: for each file the numbers of the events to apply, None for
+        all."""
         stopped: dict[TableId, TableError] = {}
         waiting: dict[TableId, list[TableEvents]] = {}
         letters: list[DeadLetter] = []
         tables = [set[TableId]() for _file in files]
-        for parts in self._reader.parts(files):
+        for parts in _chosen(self._reader.parts(files), only):
             for known, part in zip(tables, parts, strict=True):
                 known |= {one.table for one in part.tables}
                 letters += part.letters
@@ -254,8 +274,21 @@ class EventConsumer:
                 deleted=done.counts.delete,
             )
             self._table(table).compact()
-            self._table(table).prune(self._clock.now())
+            self._changed.add(table)
         return done.letters
+
+    def _prune(self) -> None:
+        """Remove the state that the changed tables no longer need, when all files that were found
+        are applied: any of them may have events of a key that no other event has for a long
+        time."""
+        for table in sorted(self._changed):
+            self._go_on()
+            self._check()
+            try:
+                self._table(table).prune(self._clock.now())
+            except TableError as error:
+                self._results.stopped(table, error)
+        self._changed.clear()
 
     def _record(
         self,
@@ -300,6 +333,23 @@ class EventConsumer:
             known = EventTable(self._store, table, self._settings, self._reached)
             self._tables[table] = known
         return known
+
+
+def _chosen(
+    groups: Iterator[Sequence[FileEvents]], only: Sequence[np.ndarray | None]
+) -> Iterator[Sequence[FileEvents]]:
+    """Groups with one entry per file, of which only the events with some numbers are left: `only`
+    of each file, None for all; all of all files without it."""
+    for parts in groups:
+        yield [_only(part, rows) for part, rows in zip(parts, only, strict=True)] if only else parts
+        del parts  # before the next ones are read
+
+
+def _only(part: FileEvents, rows: np.ndarray | None) -> FileEvents:
+    if rows is None:
+        return part
+    found = (events.only(np.isin(events.row, rows)) for events in part.tables)
+    return replace(part, tables=[events for events in found if len(events)])
 
 
 def _batches(files: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:

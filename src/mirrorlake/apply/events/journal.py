@@ -126,7 +126,8 @@ class FileJournals:
                     f"it cannot be read which event files were applied: {error}",
                     where=self._store.location(_path(number)),
                     hint="Use the release that wrote it, or remove the folder that it is in: all "
-                    "event files are read again then, and what was applied changes nothing.",
+                    "event files are read again then, and what was applied changes nothing, as "
+                    "far back as source.retention_days.",
                 ) from error
         return FileJournal(files, horizon, tuple(numbers))
 
