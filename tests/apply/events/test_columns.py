@@ -13,6 +13,8 @@ from mirrorlake.events import types
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
 
+LAST_DATE = 2_932_896
+"""Days from 1970 to the last of the year 9999."""
 DAY = 86_400_000_000
 
 
@@ -38,3 +40,26 @@ def test_a_time_that_no_day_has_is_a_dead_letter() -> None:
     found, rejected = of(UnifiedType(UnifiedKind.ARRAY, element=types.TIME), [*arrays, None])
     assert found == ['["00:00:00.000001", null]', "[]", None, None, None]
     assert sorted(rejected) == [2, 3]
+
+
+@pytest.mark.clause("ST-253", "ST-157")
+@pytest.mark.parametrize(
+    ("element", "last", "step"),
+    [
+        (types.DATE, LAST_DATE, 1),
+        (types.DATETIME, (LAST_DATE + 1) * DAY - 1, 1),
+        (types.TIMESTAMP, (LAST_DATE + 1) * DAY - 1, 1),
+    ],
+)
+def test_a_date_beyond_the_calendar_in_an_array_is_a_dead_letter(
+    element: UnifiedType, last: int, step: int
+) -> None:
+    first = -719_162 if element is types.DATE else -719_162 * DAY
+    lists = [[first, None, last], [last + step], [0, first - step], [2**31 - 1, last + step]]
+    arrays = [{"dimensions": [len(one)], "elements": one} for one in lists]
+    found, rejected = of(UnifiedType(UnifiedKind.ARRAY, element=element), [*arrays, None])
+    assert found[0].startswith('["0001-01-01')
+    assert ', null, "9999-12-31' in found[0]
+    assert found[1:] == [None] * 4
+    assert sorted(rejected) == [1, 2, 3]
+    assert {*rejected.values()} == {"column v has an array with a date before year 1 or after 9999"}

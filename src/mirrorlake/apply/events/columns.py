@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Any, Self
 
 import numpy as np
@@ -167,10 +168,14 @@ class EventTableColumns:
             values = contiguous(payload.column(column.source))
             given = delta_type(kind)
             if given == column.type:
-                if (timeless := _timeless(values, kind)).any():
-                    reason = f"column {column.source} has a time that no day has"
-                    rejected |= dict.fromkeys(np.flatnonzero(timeless).tolist(), reason)
-                    values = pc.if_else(pa.array(~timeless), values, pa.scalar(None, values.type))
+                for wrong, what in (
+                    (_timeless(values, kind), "a time that no day has"),
+                    (_undated(values, kind), "an array with a date before year 1 or after 9999"),
+                ):
+                    if wrong.any():
+                        reason = f"column {column.source} has {what}"
+                        rejected |= dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)
+                        values = pc.if_else(pa.array(~wrong), values, pa.scalar(None, values.type))
                 found.append(delta_values(values, kind))
                 continue
             if given is not None and types.is_wider(column.type, given):
@@ -254,6 +259,26 @@ def _timeless(values: pa.Array, kind: UnifiedType) -> np.ndarray:
             inside = _timeless(contiguous(lists.flatten()), kind.element)
             found[pc.list_parent_indices(lists).to_numpy()[inside]] = True
     return found
+
+
+def _undated(values: pa.Array, kind: UnifiedType) -> np.ndarray:
+    """Which rows have an array with a date that ISO 8601 cannot represent; bool."""
+    found = np.zeros(len(values), bool)
+    if kind.element is None or delta_type(kind.element) not in {types.DATE, types.TIMESTAMP}:
+        return found
+    lists = pc.struct_field(values, "elements")
+    dates = delta_values(contiguous(lists.flatten()), kind.element)
+    first, last = (pa.scalar(one, dates.type) for one in _calendar(dates.type))
+    inside = _flags(pc.or_(pc.less(dates, first), pc.greater(dates, last)))
+    found[pc.list_parent_indices(lists).to_numpy()[inside]] = True
+    return found
+
+
+def _calendar(of: pa.DataType) -> tuple[date, date]:
+    """The first and the last date or time of the calendar."""
+    if pa.types.is_date(of):
+        return date.min, date.max
+    return datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def _flags(values: pa.Array) -> np.ndarray:
