@@ -185,6 +185,21 @@ def test_no_row_without_a_key_is_written_twice_after_a_kill(
     assert str(record) in done.error["hint"]
 
 
+@pytest.mark.clause("ST-040")
+def test_no_two_events_have_one_uuid_whatever_dies(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.first.table("t", "id")
+    for number in (1, 2):
+        places.first.land("t", number, {"id": [number]})
+        with pytest.raises(Died):
+            places.there(dying(CrashPoint.EVENTS_WRITTEN_ONE, 1))
+    places.there()
+    found = places.events()
+    assert {one["source_metadata"]["change_type"] for one in found} == {"INSERT"}
+    assert {one["read_method"] for one in found} == {"postgresql-backfill", "postgres-cdc-wal"}
+    assert len({one["uuid"] for one in found}) == len(found)
+
+
 def test_a_table_is_not_written_in_two_formats(tmp_path: Path) -> None:
     places = Places(tmp_path)
     places.first.table("t", "id")
@@ -274,7 +289,10 @@ def test_a_target_among_event_files_that_are_there_is_refused(tmp_path: Path) ->
         assert not list(convert(mirror, bucket / "other"))
 
 
-def test_values_and_names_of_every_kind_come_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("extension", EventExtension)
+def test_values_and_names_of_every_kind_come_back(
+    tmp_path: Path, extension: EventExtension
+) -> None:
     places = Places(tmp_path)
     moments = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]  # noqa: DTZ001
     landed = {
@@ -287,7 +305,7 @@ def test_values_and_names_of_every_kind_come_back(tmp_path: Path) -> None:
     }
     places.first.table("T t~%", "id")
     places.first.land("T t~%", 1, landed)
-    (done,) = places.there()
+    (done,) = places.there(extension=extension)
     assert [(one.column, one.what) for one in done.lost] == [
         ("1x y", "it is _1x_y in a table that is made of the events")
     ]

@@ -128,7 +128,12 @@ def _converted(
     try:
         if project.events is None:
             done = replace(done, lost=tuple(_lost_in_events(schema, key)))
-            settings = EventsSettings(project.name, _location(target), extension=extension)
+            settings = EventsSettings(
+                project.name,
+                _location(target),
+                extension=extension,
+                schema_file=extension is not EventExtension.AVRO,
+            )
             name = name_of(location)
             for one in write_events(
                 location, name, key, settings, open_store(target), options=options, reached=reached

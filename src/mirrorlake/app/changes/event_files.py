@@ -227,7 +227,8 @@ class _Writer:
     def snapshot(self, found: FeedSnapshot, time: int) -> int:
         """Write all rows as a backfill."""
         event_object, described = self._described(found.schema)
-        batch = build.batch_id(self.settings.stream, described, found.version)
+        # Other ids than those of the changes of this version.
+        batch = build.batch_id(self.settings.stream, described, found.version, 0)
         maker, count = self._maker(found.version), 0
         for one in found.batches():
             rows = self._live(pa.Table.from_batches([one]))
