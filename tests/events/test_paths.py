@@ -83,10 +83,12 @@ def test_a_name_of_others_is_not_read_as_ours(name: str) -> None:
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 @example("%" * 99)
 @example("é/" * 200)
+@example("_realtime_tenants")
+@example(".hidden")
 def test_no_object_leaves_its_folder(name: str) -> None:
     folder = object_folder(name)
     assert not re.search(r"[/\\\x00-\x1f]", folder)
-    assert folder not in {".", ".."}
+    assert folder[0] not in "._"  # as listings skip names
     assert len(folder.encode()) <= 200
     if "%~" in folder:
         return

@@ -72,15 +72,16 @@ def object_name(namespace: str, table: str) -> str:
 
 
 def object_folder(name: str) -> str:
-    """The folder name of an object; characters that are unsafe in a path are percent-encoded.
+    """The folder name of an object; characters that are unsafe in a path are percent-encoded, and
+    so is `.` or `_` at the beginning, where readers take it for a name that is not of data.
 
     A name longer than 200 bytes ends in a hash of it. Raises ValueError for an empty name.
     """
     if not name:
         raise ValueError("an object must have a name")
     encoded = _UNSAFE.sub(lambda match: _percent(match[0]), name)
-    if encoded[0] == ".":
-        encoded = _percent(".") + encoded[1:]
+    if encoded[0] in "._":
+        encoded = _percent(encoded[0]) + encoded[1:]
     if len(encoded.encode()) > _LONGEST:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         head = encoded.encode()[: _LONGEST - 20].decode(errors="ignore")
