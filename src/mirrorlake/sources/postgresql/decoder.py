@@ -193,7 +193,7 @@ class Decoder:
         described = [relation.oid for relation in relations.values()]
         if self._described:
             described.append(self._described.oid)
-        self.recognition.begin(described, changed)
+        self.recognition.begin(described, changed, np.unique(ids).tolist())
         self._followed.clear()
         self._leaves.clear()
         closed, is_behind = transactions.closed(), False  # the last end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -51,6 +51,9 @@ class Partitioned:
 
     def misses_attachments(self) -> bool:
         return False
+
+    def await_visible(self, _transactions: Collection[int]) -> None:
+        pass
 
     def was_partition(self, _oid: int) -> bool:
         return False

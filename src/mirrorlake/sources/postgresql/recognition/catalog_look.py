@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import publication
@@ -156,6 +158,28 @@ class CatalogLook:
             for oid, last, node, is_partitioned, published, listed in found
         }
 
+    def await_visible(self, transactions: Collection[int]) -> None:
+        """Wait until these transactions, which are in the log as committed, are visible: that is
+        a moment later, and with synchronous replication when a standby has confirmed it. Raises
+        SourceUnavailable when that takes long."""
+        deadline = time.monotonic() + _PATIENCE
+        with translated():
+            while hidden := self._hidden(transactions):
+                if time.monotonic() > deadline:
+                    raise SourceUnavailable(
+                        f"transaction {min(hidden)} is committed in the log, but not visible yet",
+                        hint="Capture goes on when it is. With synchronous_standby_names, a "
+                        "standby has to confirm it: look at pg_stat_replication.",
+                    )
+                time.sleep(_PAUSE)
+
+    def _hidden(self, transactions: Collection[int]) -> list[int]:
+        """Those of some transactions that are not visible yet."""
+        row = self._connection().execute("select pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        (snapshot,) = row
+        return [number for number in transactions if not is_visible(number, snapshot)]
+
     def was_empty(self, oid: int, name: TableId, links: Mapping[int, int]) -> bool:
         """Whether a partition held nothing when it became one, or holds nothing now. Where the
         server misses attachments, that does not count: it may have looked at the table before.
@@ -200,4 +224,14 @@ class CatalogLook:
         return not found
 
 
+def is_visible(transaction: int, snapshot: str) -> bool:
+    """Whether a snapshot (`xmin:xmax:running`, of 64 bits each) shows what a committed transaction
+    did, the number of which has the lower 32 of its bits and is at most 2 billion away."""
+    _oldest, following, running = snapshot.split(":")
+    if not 0 < (int(following) - transaction) & 0xFFFFFFFF < 1 << 31:
+        return False
+    return transaction not in {int(one) & 0xFFFFFFFF for one in running.split(",") if one}
+
+
 _WITH_SCHEMAS = _NOTICES_ATTACHMENTS = 150_000
+_PATIENCE, _PAUSE = 2.0, 0.02  # seconds

@@ -30,6 +30,7 @@ class Catalog(Protocol):
     def loses_additions(self) -> bool: ...
     def misses_attachments(self) -> bool: ...
     def was_partition(self, oid: int, /) -> bool: ...
+    def await_visible(self, transactions: Collection[int], /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -66,12 +67,21 @@ class Recognition:
                 if known.partitions is not None or self.catalog.was_partition(oid):
                     self.renewals.expect(oid, known.loaded)
 
-    def begin(self, described: Collection[int], changed: Collection[int]) -> None:
-        """A chunk begins, which is older than what the catalog shows now: it describes tables, and
-        changes rows of them."""
+    def begin(
+        self,
+        described: Collection[int],
+        changed: Collection[int],
+        transactions: Collection[int] = (),
+    ) -> None:
+        """A chunk of these transactions begins, which describes tables, and changes rows of them.
+
+        The catalog is looked at when it shows what all of them did: what is decoded is never newer
+        than the look. Raises SourceUnavailable when that takes long.
+        """
         self._looks.clear()
         split = {oid for oid, known in self._known.items() if known.partitions is not None}
         if looked_up := self.tables.keys() & {*described, *(split & set(changed))}:
+            self.catalog.await_visible(transactions)
             self._looks.update(self.catalog.tables([self.tables[oid] for oid in looked_up]))
 
     def described(
