@@ -142,6 +142,26 @@ def test_what_is_found_together_is_in_any_order_however_old_it_is(
     assert len(remembered(bucket)) == 2
 
 
+@pytest.mark.clause("ST-219")
+def test_nothing_is_forgotten_while_a_file_waits_for_a_stopped_table(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now = int(bucket.clock.moment.timestamp() * 1000)
+    other: dict[str, Any] = {"table": "others", "object": "public_others"}
+    deleted = event(now - 90 * DAY, {"id": 1}, "DELETE")
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 1}, **other), deleted)
+    bucket.cycle()
+    changed = event(2, {"id": 1, "v": 1}, key=["v"], **other)
+    bucket.put("b.jsonl", event(now - DAY, {"id": 2}), changed)
+    bucket.cycle()
+    assert [*bucket.errors] == ["public.others"]
+    assert len(remembered(bucket)) == 2
+    bucket.put("b.jsonl", event(now - DAY, {"id": 2}))
+    bucket.put("c.jsonl", event(now, {"id": 3}))
+    bucket.cycle()
+    assert len(remembered(bucket)) == 2
+    assert bucket.plain() == [{"id": 2}, {"id": 3}]
+
+
 @pytest.mark.clause("ST-254")
 @pytest.mark.parametrize("key", [["id"], []])
 def test_a_replay_leaves_what_was_applied_before_the_retention(

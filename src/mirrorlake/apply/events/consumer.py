@@ -118,7 +118,8 @@ class EventConsumer:
             for number, batch in enumerate(batches):
                 is_last = number == len(batches) - 1
                 done += self._apply(batch, self._horizon(new, started) if is_last else "")
-            self._prune()
+            if not self._held:  # their events are still to be applied
+                self._prune()
         return done
 
     def replay(self) -> int:
