@@ -39,6 +39,13 @@ def test_an_address_with_credentials_is_rejected_and_not_shown(
     assert "hunter2" not in f"{caught.value} {caught.value!r}"
 
 
+def test_no_address_for_the_storage_has_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ENDPOINT", "http://user:hunter2@127.0.0.1:1")
+    with pytest.raises(UsageError, match="more than an address"):
+        open_store("s3://bucket")
+
+
 @pytest.mark.parametrize("name", VARIABLES)
 def test_the_address_of_the_options_replaces_that_of_the_environment(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -231,14 +231,12 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
 
 def _endpoint(scheme: str, options: ObjectOptions) -> str:
     """The address of a storage from options or environment; empty for its cloud's own. Raises
-    UsageError if that of the environment contains credentials."""
-    if options.endpoint:
-        return options.endpoint
-    for name in _ENDPOINTS.get(scheme, _S3_ENDPOINTS):
-        if found := os.environ.get(name, ""):
-            check_endpoint(found, name)
-            return found
-    return ""
+    UsageError if one of the environment contains credentials: the client may take any of them."""
+    names = _ENDPOINTS.get(scheme, _S3_ENDPOINTS)
+    if not options.endpoint:
+        for name in names:
+            check_endpoint(os.environ.get(name, ""), name)
+    return _first(options.endpoint, names)
 
 
 def s3_endpoint(options: ObjectOptions) -> str:
