@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from mirrorlake.app.events.status import event_tables
 from mirrorlake.app.reset import chosen_of
@@ -38,10 +39,10 @@ class EventReset:
             for table in self.tables
         ]
         where = self.project.events.described
+        days = self.project.events.retention / timedelta(days=1)
         others = (
-            "other tables stay as they are if no file has events from more than "
-            f"{self.project.events.retention.days} days before their latest one "
-            "(source.retention_days)"
+            f"other tables stay as they are if no file has events from more than {days:g} days "
+            "before their latest one (source.retention_days)"
         )
         return [*lines, f"read all files in {where} again; {others}"]
 
