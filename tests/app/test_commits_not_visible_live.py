@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.sources.postgresql.recognition.catalog_look import is_visible
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
+from tests.conformance.scene import until
 from tests.conftest import database_on
 
 APPLES = (
@@ -92,17 +92,18 @@ def _await_standby(evolving: EvolvingDatabase, name: str) -> None:
     evolving.run(
         f"alter system set synchronous_standby_names = '{name}'", "select pg_reload_conf()"
     )
-    shown = ""
-    while shown != (name or "off"):
-        time.sleep(0.05)
-        row = evolving.database.sql.execute("show synchronous_standby_names").fetchone()
-        shown = (row and row[0]) or "off"
+    query = "select current_setting('synchronous_standby_names') = %s"
+    until(lambda: _is_true(evolving, query, name))
 
 
 def _wait_for_commit(evolving: EvolvingDatabase) -> None:
-    waiting = "select from pg_stat_activity where wait_event = 'SyncRep'"
-    while not evolving.database.sql.execute(waiting).rowcount:
-        time.sleep(0.05)
+    query = "select exists (select from pg_stat_activity where wait_event = %s)"
+    until(lambda: _is_true(evolving, query, "SyncRep"))
+
+
+def _is_true(evolving: EvolvingDatabase, query: str, value: str) -> bool:
+    ((found,),) = evolving.database.sql.execute(query, [value]).fetchall()
+    return bool(found)
 
 
 def _columns(url: str) -> list[str]:
