@@ -165,3 +165,15 @@ def test_definitions_that_cannot_be_read_are_named_and_kept(
     with pytest.raises(error, match="definitions"), opened(places, threading.Event()):
         pass
     assert (folder / "definitions.json").read_text() == text
+
+
+def test_what_still_runs_when_a_service_has_ended_opens_no_database(tmp_path: Path) -> None:
+    """Work of a stream in another thread, for example what a removal asks of its profile."""
+    places = ServiceFolders(tmp_path / "service", tmp_path / "data")
+    with opened(places, threading.Event(), applies=False) as service:
+        pass
+    for file in places.folder.glob("streams.sqlite*"):
+        file.unlink()
+    with pytest.raises(StorageUnavailable, match="closed"):
+        service.control.profiles.of(f"{PARENT}/connectionProfiles/source")
+    assert not list(places.folder.glob("streams.sqlite*"))

@@ -6,7 +6,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,36 +69,35 @@ def opened(
             from mirrorlake.control.definitions import Definitions
             from mirrorlake.control.store.database import Database
         url = database or f"sqlite:///{places.folder / DATABASE}"
-        opened_database = Database(url)
-        definitions = Definitions(places.folder, opened_database)
-        definitions.restore()
-        clock = WallClock(stop)
-        validator = WorldValidator(places)
-        changed = threading.Event()
-        control = Control(opened_database, SecretFile(places.folder), validator, clock, changed.set)
-        declared = _declared(listed, file)
-        _declare(control, declared, file)
-        projects = StreamProjects(control.profiles.of, places, declared)
-        validator.projects = projects
-        validator.streams = control.supervision.supervised
-        supervisor = Supervisor(
-            control.supervision,
-            projects,
-            validator,
-            clock,
-            stop=stop,
-            changed=changed,
-            read=definitions.write,
-            tidy=control.tidy,
-            prepare=prepare,
-            applies=applies,
-        )
-        control.tidy()
-        backfills = ObjectBackfills(control.supervision, projects, supervisor.look_at)
-        try:
+        with closing(Database(url)) as opened_database:
+            definitions = Definitions(places.folder, opened_database)
+            definitions.restore()
+            clock = WallClock(stop)
+            validator = WorldValidator(places)
+            changed = threading.Event()
+            control = Control(
+                opened_database, SecretFile(places.folder), validator, clock, changed.set
+            )
+            declared = _declared(listed, file)
+            _declare(control, declared, file)
+            projects = StreamProjects(control.profiles.of, places, declared)
+            validator.projects = projects
+            validator.streams = control.supervision.supervised
+            supervisor = Supervisor(
+                control.supervision,
+                projects,
+                validator,
+                clock,
+                stop=stop,
+                changed=changed,
+                read=definitions.write,
+                tidy=control.tidy,
+                prepare=prepare,
+                applies=applies,
+            )
+            control.tidy()
+            backfills = ObjectBackfills(control.supervision, projects, supervisor.look_at)
             yield Service(control, supervisor, backfills, projects)
-        finally:
-            opened_database.close()
 
 
 def _declared(listed: Sequence[Project], file: str) -> dict[str, Project]:

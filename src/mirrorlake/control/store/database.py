@@ -49,6 +49,7 @@ class Database:
         """Connect, and migrate the tables. Raises UsageError, StorageUnavailable."""
         self._engine = _engine(url)
         self._lock = threading.RLock()
+        self._is_closed = False
         self.changes = 0
         """Grows with each transaction of this process that changed streams or profiles."""
         with self._translated(), self._engine.begin() as connection:
@@ -58,12 +59,21 @@ class Database:
             alembic.command.upgrade(config, "head")
 
     def close(self) -> None:
-        self._engine.dispose()
+        """End the connections, after the transaction at hand; no later one opens them again."""
+        with self._lock:
+            self._is_closed = True
+            self._engine.dispose()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """An atomic transaction. Raises StorageUnavailable."""
         with self._lock, self._translated():
+            if self._is_closed:
+                raise StorageUnavailable(
+                    "the database of the streams is closed: `mirrorlake serve` is ending",
+                    where="the database of `mirrorlake serve`",
+                    hint="Start it again.",
+                )
             with self._engine.begin() as connection:
                 transaction = Transaction(connection)
                 yield transaction
@@ -245,9 +255,9 @@ def _engine(url: str) -> Engine:
 def _on_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for statement in (
+        f"pragma busy_timeout = {BUSY_SECONDS * 1_000}",
         "pragma journal_mode = wal",
         "pragma synchronous = full",
-        f"pragma busy_timeout = {BUSY_SECONDS * 1_000}",
     ):
         cursor.execute(statement)
     cursor.close()
