@@ -98,9 +98,11 @@ class Table:
         return high is None or key[: len(high)] <= high
 
     def alike(self, row: Row) -> list[Row]:
-        """The rows that have the key of this one; none in a table without a key."""
+        """The rows that have the key of this one, without deleted rows beside others; none in a
+        table without a key."""
         key = self._key_of(row)
-        return [found for found in self.rows if self.key and same_key(self._key_of(found), key)]
+        found = [one for one in self.rows if self.key and same_key(self._key_of(one), key)]
+        return [one for one in found if not self._is_deleted(one)] or found
 
     def _apply_one(self, change: Change, deleted: Row | None, touched: set[Row]) -> Row | None:
         """One row; returns the row that it deleted, for a change of the key that follows."""
@@ -115,7 +117,7 @@ class Table:
             self.rows.append(filled(change.row, deleted))
             return None
         touched.add(identity(key))
-        self.rows = [row for row in self.rows if not same_key(self._key_of(row), key)]
+        self.rows = [row for row in self.rows if row not in alike]
         if change.marker == 2:
             return alike[0] if len(alike) == 1 else None
         self.rows.append(filled(change.row, alike[0] if len(alike) == 1 else None))
@@ -160,6 +162,9 @@ class Table:
         for key in keys:
             old = [row for row in before if identity(self._key_of(row)) == key]
             new = [row for row in self.rows if identity(self._key_of(row)) == key]
+            if not all(map(self._is_deleted, old)):
+                stays = [row for row in old if self._is_deleted(row)]
+                old, new = ([row for row in some if row not in stays] for some in (old, new))
             if key not in touched:
                 for row in new[len(old) :]:
                     feed["insert", plain(row)] += 1

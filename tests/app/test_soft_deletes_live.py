@@ -91,6 +91,25 @@ def test_a_changed_key_leaves_the_old_row_behind(evolving: EvolvingDatabase) -> 
     assert rows(evolving, deleted=True) == Counter([(1, TEXT, 1)])
 
 
+def test_with_another_key_deleted_rows_stay_beside_others(evolving: EvolvingDatabase) -> None:
+    """The value that is not sent is that of the one row that is not deleted."""
+    evolving.begin(*TABLES)
+    evolving.run("delete from apples where id = 3", f"insert into apples values (5, '{TEXT}', 3)")
+    arrive(evolving)
+    evolving.run(
+        "alter table apples drop constraint apples_pkey, alter size set not null, "
+        "add primary key (size)",
+        "update apples set id = 50 where size = 3",
+    )
+    arrive(evolving)
+    check(evolving)
+    assert rows(evolving, deleted=True) == Counter([(3, "c", 3)])
+    evolving.run("delete from apples where size = 3")
+    arrive(evolving)
+    check(evolving)
+    assert rows(evolving, deleted=True) == Counter([(3, "c", 3), (50, TEXT, 3)])
+
+
 def test_a_truncation_marks_every_row(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     evolving.run(

@@ -19,7 +19,7 @@ from tests.delta.lookup_ways import Way, forced
 from tests.doubles.handmade_engine import HandmadeReader, by_plain_columns, in_process_engine
 from tests.histories import KEYLESS, SHAPES, Shape, as_file, counted, histories
 from tests.profiles import some, tries
-from tests.reference import Change, Row, Table, plain
+from tests.reference import UNCHANGED, Change, Row, Table, plain
 
 TOLD = Shape.of(
     ["id"], id=types.LONG, v=types.STRING, **{ROW_POSITION: types.STRING}
@@ -69,6 +69,13 @@ class SoftTable:
         landed = [as_file(self.shape, file) for file in files]
         step = self.mirrored.step(*landed, soft=True, **more)
         self._check(step, self.model.apply(changes))
+
+    def with_key(self, *key: str) -> SoftTable:
+        """The same table with another key from now on, which its deleted rows do not have."""
+        shape = Shape(self.shape.schema, key)
+        self.shape, self.mirrored.shape = shape, softly(shape)
+        self.model.key = shape.indexes
+        return self
 
     def _check(self, step: Any, feed: Counter[tuple[str, Row]]) -> None:
         outcome = self.mirrored.run(step)
@@ -135,6 +142,41 @@ LIVES: dict[str, tuple[list[list[tuple[Marker, Row]]], list[Row]]] = {
 def test_rows_are_marked_as_deleted_and_restored(store: LocalStore, name: str, kind: str) -> None:
     batches, expected = LIVES[name]
     assert rows_after(store, kind, *batches) == Counter(expected)
+
+
+def check_another_key(table: SoftTable) -> None:
+    """Of the keys that it gets, "a" has a deleted row beside another one, "c" deleted rows alone.
+
+    table: of TOLD, without rows.
+    """
+    rows = [(1, "a", "1:1"), (2, "a", "1:2"), (3, "b", "1:3"), (4, "c", "1:4"), (5, "c", "1:5")]
+    table.apply([Change(INS, row) for row in rows])
+    table.apply([Change(DEL, (n, None, "2:1")) for n in (1, 4, 5)])
+    table.with_key("v")
+    table.apply([Change(UPD, (UNCHANGED, "a", "3:1")), Change(INS, (6, "c", "3:2"))])
+    assert counted(table.mirrored.rows()) == counted(
+        [
+            (1, "a", "2:1", True),
+            (2, "a", "3:1", False),
+            (3, "b", "1:3", False),
+            (6, "c", "3:2", False),
+        ]
+    )
+    table.apply([Change(DEL, (None, "a", "4:1")), Change(UPD, (7, "c", "4:2"))])
+    assert counted(table.mirrored.rows()) == counted(
+        [
+            (1, "a", "2:1", True),
+            (2, "a", "4:1", True),
+            (3, "b", "1:3", False),
+            (7, "c", "4:2", False),
+        ]
+    )
+    table.apply([Change(INS, (8, "a", "5:1"))])  # takes the place of both
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_another_key_deleted_rows_stay_beside_others(store: LocalStore, kind: str) -> None:
+    check_another_key(SoftTable(store, TOLD, **KINDS[kind]))
 
 
 def test_a_truncation_marks_all_rows_with_its_time(store: LocalStore) -> None:

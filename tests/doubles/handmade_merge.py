@@ -55,11 +55,21 @@ Acted = tuple[int, Row]
 """An act, and its row."""
 
 
+UPDATES = {MergeAction.UPDATE, MergeAction.UPDATE_OF_DELETED}
+DELETES = {MergeAction.DELETE, MergeAction.DELETE_OF_DELETED}
+
+
 def merged(
-    key: Sequence[int], source: Sequence[Acted], rows: Iterable[Row], *, truncate: bool
+    key: Sequence[int],
+    source: Sequence[Acted],
+    rows: Iterable[Row],
+    *,
+    truncate: bool,
+    soft: int | None = None,
 ) -> tuple[list[Row], list[Image]]:
     """The rows after a `MERGE` of these acts, and its change images. key: the places of the key;
-    truncate: rows that nothing of the source matches are deleted."""
+    truncate: rows that nothing of the source matches are deleted; soft: the place of what marks
+    rows as deleted."""
     images: list[Image] = []
     left: list[Row] = []
     for row in rows:
@@ -67,18 +77,25 @@ def merged(
         matching = [
             (action, new)
             for action, new in source
-            if action in {MergeAction.UPDATE, MergeAction.DELETE} and _key(key, new) == own
+            if action in UPDATES | DELETES and _key(key, new) == own and _reaches(action, row, soft)
         ]
         assert len(matching) <= 1, "MERGE refuses several source rows for one row"
         if not matching and not truncate:
             left.append(row)
-        elif matching and matching[0][0] == MergeAction.UPDATE:
+        elif matching and matching[0][0] in UPDATES:
             left.append(matching[0][1])
             images += [("update_preimage", row), ("update_postimage", matching[0][1])]
         else:
             images.append(("delete", row))
     new = [row for action, row in source if action == MergeAction.INSERT]
     return left + new, images + [("insert", row) for row in new]
+
+
+def _reaches(action: int, row: Row, soft: int | None) -> bool:
+    if soft is None:
+        return True
+    of_deleted = action in {MergeAction.UPDATE_OF_DELETED, MergeAction.DELETE_OF_DELETED}
+    return of_deleted == bool(row[soft])
 
 
 class HandmadeMerge:
@@ -195,13 +212,14 @@ def _rewritten(
     """What it takes to carry acts out, and to tell their images: files in which nothing changes
     stay, as with Delta."""
     shape, schema, truncate = _shape(batch), batch.schema, batch.step.truncated
+    soft = schema.schema.names.index(ROW_DELETED) if batch.soft else None
     changes = [one for one in acted if one[0] != MergeAction.INSERT]
     inserts = [one for one in acted if one[0] == MergeAction.INSERT]
     actions: list[dict[str, Any]] = []
     new, images = merged(shape.indexes, inserts, [], truncate=False)
     for add in table.files:
         rows = table.rows_in(table.path, add)
-        left, changed = merged(shape.indexes, changes, rows, truncate=truncate)
+        left, changed = merged(shape.indexes, changes, rows, truncate=truncate, soft=soft)
         if changed:
             actions.append({"remove": removed(add)})
             actions += rewrite.write_data_files(

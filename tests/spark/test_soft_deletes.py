@@ -8,7 +8,7 @@ from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
-from tests.apply.test_soft_deletes import DEL, INS, TOLD, UPD, SoftTable
+from tests.apply.test_soft_deletes import DEL, INS, TOLD, UPD, SoftTable, check_another_key
 from tests.reference import Change
 from tests.spark.test_apply import SparkReader
 
@@ -26,3 +26,4 @@ def test_rows_are_marked_and_cleared(
     table.apply([Change(INS, (0, "c", "3:1")), Change(DEL, (3, None, "3:2"))])
     table.truncate()
     table.apply([Change(INS, (1, "d", "5:1")), Change(INS, (9, "e", "5:2"))])
+    check_another_key(SoftTable(store, TOLD, engine=engine, reader=table.mirrored.reader))

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.write.equal_rows import without_equal
 from mirrorlake.delta.write.rewrite import choose_rows, fill_unchanged
-from mirrorlake.delta.write.soft_deletes import with_marks
+from mirrorlake.delta.write.soft_deletes import considered, is_deleted, with_marks
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net_changes import NetChanges
 
@@ -37,6 +37,9 @@ class MergeAction(IntEnum):
     INSERT = 0  # adds a row unconditionally
     UPDATE = 1  # replaces the only row of its key
     DELETE = 2  # removes all rows of its key
+    # With soft deletes, the same for rows that are marked as deleted; those above leave such rows.
+    UPDATE_OF_DELETED = 3
+    DELETE_OF_DELETED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,12 @@ def merge_actions(
     keys = len(net.reset)
     if net.take is not None:
         return _whole_row_actions(net, code, found)
+    of_deleted = np.zeros(keys, bool)
+    if net.deleted is not None:
+        assert found is not None
+        applies = considered(found, code, keys)
+        code, found = code[applies], found.filter(pa.array(applies))
+        of_deleted[code[is_deleted(found)]] = True
     rows = net.rows if found is None else fill_unchanged(net, found, code)
     if net.deleted is not None:
         assert found is not None
@@ -79,12 +88,11 @@ def merge_actions(
     replaced = np.zeros(keys, bool)
     replaced[net.code[updated]] = True
     deleted_keys = np.flatnonzero((before > 0) & ~replaced)
-    action = np.concatenate(
-        (
-            np.where(updated, MergeAction.UPDATE, MergeAction.INSERT),
-            np.full(len(deleted_keys), MergeAction.DELETE),
-        )
-    )
+    update = np.where(of_deleted, MergeAction.UPDATE_OF_DELETED, MergeAction.UPDATE)
+    delete = np.where(of_deleted, MergeAction.DELETE_OF_DELETED, MergeAction.DELETE)
+    action = np.full(rows.num_rows, MergeAction.INSERT)
+    action[updated] = update[net.code[updated]]
+    action = np.concatenate((action, delete[deleted_keys]))
     count = int(updated.sum())
     return MergeActions(
         pa.concat_tables([rows, _keys_only(net, deleted_keys, rows.schema)]),

@@ -37,7 +37,7 @@ from mirrorlake.delta.partitions import split
 from mirrorlake.delta.schema import FeedMode, TableSchema
 from mirrorlake.delta.write import data_files
 from mirrorlake.delta.write.equal_rows import without_equal
-from mirrorlake.delta.write.soft_deletes import is_deleted, marked, with_marks
+from mirrorlake.delta.write.soft_deletes import considered, is_deleted, marked, with_marks
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import taken_values
 from mirrorlake.model.net_changes import NetChanges
@@ -112,6 +112,9 @@ def rewrite(
     if net.take is not None:
         found = found.select(choose_rows(found.code, net.take[numbers]))
     code = numbers[found.code]
+    if net.deleted is not None:
+        applies = considered(found.rows, code, len(net.reset))
+        code, found = code[applies], found.select(applies)
     rows = fill_unchanged(net, found.rows, code)
     if net.deleted is not None:
         net, matters = with_marks(net, rows, code, found.rows)

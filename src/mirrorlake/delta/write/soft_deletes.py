@@ -1,7 +1,8 @@
 """Soft deletes: rows that were deleted in the source stay in the table, marked as deleted.
 
-Either all rows of a key are marked as deleted, or none. A new row replaces deleted rows; deleting
-deleted rows changes nothing.
+A new row replaces the deleted rows of its key; deleting deleted rows changes nothing. Only after
+the key of the table has changed can a key have deleted rows beside others: these stay as they are
+(`considered`), because they are no previous version of the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ def is_deleted(rows: pa.Table) -> np.ndarray:
     return found
 
 
+def considered(rows: pa.Table, code: np.ndarray, keys: int) -> np.ndarray:
+    """Which existing rows of their keys changes apply to: deleted rows only where a key has no
+    others; bool. code: the key of each row, of `keys` keys.
+    """
+    deleted = is_deleted(rows)
+    live = np.bincount(code[~deleted], minlength=keys) > 0
+    return np.asarray(~deleted | ~live[code])
+
+
 def marked(rows: pa.Table, which: np.ndarray, marks: pa.Table) -> pa.Table:
     """The rows with the values of `marks` where `which` is true. which: bool, n; marks: n rows of
     some columns."""
@@ -40,8 +50,8 @@ def with_marks(
 ) -> tuple[NetChanges, np.ndarray]:
     """Convert the deletes of net changes to updates of the existing rows.
 
-    rows: those of `net`, with every value; found: the existing rows of the keys; code: the key of
-    each. Also returns, as bool, which of the existing rows are replaced.
+    rows: those of `net`, with every value; found: the existing rows of the keys, those that are
+    `considered`; code: the key of each. Also returns, as bool, which of these are replaced.
     """
     assert net.deleted is not None
     assert net.marks is not None

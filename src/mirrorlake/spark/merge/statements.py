@@ -114,18 +114,23 @@ def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, user_met
         for n, field in enumerate(schema)
         if field.name not in batch.progress.computed
     }
-    matching = [int(action) for action in (MergeAction.UPDATE, MergeAction.DELETE)]
     # Nothing matches in a truncated table; some columns still have to be compared, or Spark
     # has no way to join but each row with each.
     same = [_same(name, schema.names.index(name), schema) for name in batch.key or schema.names[:1]]
     action = functions.col(f"s.{ACTION}")
     table = DeltaTable.forPath(session, batch.location).alias("t")
     rows = source.rows(session, batch).alias("s")
-    builder = table.merge(rows, action.isin(matching) & _all(same))
-    if MergeAction.DELETE in source.kinds:
-        builder = builder.whenMatchedDelete(action == int(MergeAction.DELETE))
-    if MergeAction.UPDATE in source.kinds or not source.kinds:
-        builder = builder.whenMatchedUpdate(action == int(MergeAction.UPDATE), set=own)
+    updates = action.isin(int(MergeAction.UPDATE), int(MergeAction.UPDATE_OF_DELETED))
+    deletes = action.isin(int(MergeAction.DELETE), int(MergeAction.DELETE_OF_DELETED))
+    matches = (updates | deletes) & _all(same)
+    if batch.soft:
+        of_deleted = [int(MergeAction.UPDATE_OF_DELETED), int(MergeAction.DELETE_OF_DELETED)]
+        matches &= action.isin(of_deleted) != _is_live()
+    builder = table.merge(rows, matches)
+    if source.kinds & {MergeAction.DELETE, MergeAction.DELETE_OF_DELETED}:
+        builder = builder.whenMatchedDelete(deletes)
+    if source.kinds & {MergeAction.UPDATE, MergeAction.UPDATE_OF_DELETED} or not source.kinds:
+        builder = builder.whenMatchedUpdate(updates, set=own)
     if MergeAction.INSERT in source.kinds:
         builder = builder.whenNotMatchedInsert(action == int(MergeAction.INSERT), values=own)
     if source.marks is not None:
