@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import read_feed
-from mirrorlake.apply.events import table as event_table
+from mirrorlake.apply.events.batches import writer
 from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles, KeyedFiles
 from mirrorlake.apply.events.remembered.state import states
@@ -141,7 +141,7 @@ def test_what_is_written_beside_what_fails_is_not_current(
         if fails == "records of keys":
             patch.setattr(KeyedFiles, "compacted", damaged)
         else:
-            patch.setattr(event_table, "rewrite", damaged)
+            patch.setattr(writer, "rewrite", damaged)
         assert bucket.cycle() == 0
     (error,) = bucket.errors.values()
     assert error.code == (

@@ -8,94 +8,52 @@ any point, and the same events may be applied again (ST-223, ST-232).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from mirrorlake.apply.events.columns import (
-    check_key,
+from mirrorlake.apply.events.batches.prepared import (
+    NewTruncations,
+    PreparedBatch,
+    TableVersion,
+    event_table_error,
 )
+from mirrorlake.apply.events.batches.writer import BatchWriter, Preparation, key_names
 from mirrorlake.apply.events.described import known_state
-from mirrorlake.apply.events.lookups import Lookups, looking_up
-from mirrorlake.apply.events.reading import DeadLetter, TableEvents
+from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
-from mirrorlake.apply.events.remembered.content import identities
-from mirrorlake.apply.events.remembered.keyed_files import THREADS, DamagedFiles, KeyedFiles
-from mirrorlake.apply.events.remembered.merging import IDENTITY
+from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles
 from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
 from mirrorlake.apply.events.remembered.truncating import truncated
-from mirrorlake.apply.events.rows import (
-    AppliedRows,
-    appended_rows,
-    checked_rows,
-    merge_batch,
-    struct_type,
-    table_rows,
-)
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
-from mirrorlake.delta.lookup.early_lookup import Search
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
 from mirrorlake.delta.workspace import LostFile, OutsideTable, open_workspace
 from mirrorlake.delta.write import flush
-from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.compact import compact
-from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
-from mirrorlake.delta.write.rewrite import rewrite, searcher
-from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
 from mirrorlake.errors import (
     EventStateDamaged,
     EventTableError,
-    KeyColumnUnknown,
     NestedTables,
 )
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.compaction import small_files
-from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.event_order import first_of_each
-from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.strategy import TableFacts
-from mirrorlake.mirror.table.progress import KEY_COLUMNS, MALFORMED
-from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.change import ROW_POSITION
+from mirrorlake.mirror.table.progress import MALFORMED
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path, escaped
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import is_url
 
 APPLICATION = "mirrorlake-events"
-KEY_CHANGED = "BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE"
-"""The reason why a table stops whose key has changed (ST-263)."""
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The table and its state at one version."""
-
-    snapshot: TableSnapshot
-    state: EventTableState
-
-    @property
-    def schema(self) -> TableSchema:
-        return parse(self.snapshot.metadata)
-
-    @property
-    def files(self) -> list[Mapping[str, Any]]:
-        return list(self.snapshot.files.values())
 
 
 class EventTable:
@@ -114,6 +72,7 @@ class EventTable:
         self.location, self._options = store.location(path), store.options(path)
         self._log = TableLog(self.location, self._options)
         self._folder = StateFolder(store, table)
+        self._writer = BatchWriter(table, self.location, self._options, self._folder, settings)
         self._is_swept = self._is_described = False
 
     @property
@@ -128,22 +87,48 @@ class EventTable:
         """
         for attempt in range(ATTEMPTS):
             loaded = self._load()
-            try:
-                with self._folder.open():
-                    done = self._apply(loaded, events)
-            except (FileNotFoundError, LostFile) as error:
-                if not attempt:  # another vacuum may have removed files that a newer version lacks
-                    continue
-                lost = error.filename if isinstance(error, OSError) else error
-                name = Path(str(lost or "")).name
-                raise self._error(f"a file of it is missing: {name}") from error
-            except DamagedFiles as error:
-                raise self._damaged(str(error)) from error
-            if done is not None:
-                return done
+            with self._lost_files(retries=not attempt), self._folder.open():
+                done = self._apply(loaded, events)
+                if done is not None:
+                    return done
         raise self._error(
             "other writers are faster all the time", "Stop the other writer, and run it again."
         )
+
+    def prepare(self, events: Sequence[TableEvents]) -> Preparation:
+        """Compute and write what events change, in any process, for `commit` in the one that may
+        write. Raises as `apply` does."""
+        loaded = self._read()
+        with self._lost_files(), self._folder.open():
+            return self._writer.prepare(loaded, events)
+
+    def commit(self, batch: PreparedBatch) -> EventTableReport | None:
+        """Commit a prepared batch. None when another writer committed first."""
+        state = self._folder.record(batch.state)
+        self._reached(CrashPoint.KEYS_WRITTEN)
+        actions = [*batch.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
+        said = {"mirrorlake_events": state.number}
+        if not self._commit(batch.version, actions, batch.operation, said):
+            return None
+        self._reached(CrashPoint.EVENTS_COMMITTED)
+        self._describe()
+        self._folder.discard(state)
+        return EventTableReport(batch.version, batch.counts, batch.letters, batch.parked, commits=1)
+
+    @contextmanager
+    def _lost_files(self, *, retries: bool = False) -> Iterator[None]:
+        """Files that are missing or damaged, as an error of the table. retries: missing ones are
+        ignored: another vacuum may have removed files that a newer version lacks."""
+        try:
+            yield
+        except (FileNotFoundError, LostFile) as error:
+            if retries:
+                return
+            lost = error.filename if isinstance(error, OSError) else error
+            name = Path(str(lost or "")).name
+            raise self._error(f"a file of it is missing: {name}") from error
+        except DamagedFiles as error:
+            raise self._damaged(str(error)) from error
 
     def compact(self) -> None:
         """Merge small files of the table if there are many; one step."""
@@ -153,7 +138,7 @@ class EventTable:
             return
         with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             workspace.fetch(chosen)
-            key = self._key_names(loaded.state)
+            key = key_names(loaded.state)
             actions = compact(workspace.folder, chosen, loaded.schema, key)
             workspace.upload(actions)
         self._reached(CrashPoint.FILES_COMPACTED)
@@ -201,7 +186,7 @@ class EventTable:
         number = snapshot.transactions[APPLICATION]
         try:
             state = known_state(self._folder, number, snapshot, self._settings)
-            loaded, schema = _Loaded(snapshot, state), parse(snapshot.metadata)
+            loaded, schema = TableVersion(snapshot, state), parse(snapshot.metadata)
         except MALFORMED as error:
             raise self._error(f"what it says of itself cannot be read: {error}") from error
         with self._folder.open():
@@ -218,7 +203,7 @@ class EventTable:
         return snapshot.version + 1
 
     def _rebuilt(
-        self, loaded: _Loaded, schema: TableSchema, read: Callable[[StateRebuild], None]
+        self, loaded: TableVersion, schema: TableSchema, read: Callable[[StateRebuild], None]
     ) -> EventTableState:
         with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             workspace.fetch(loaded.files)
@@ -227,7 +212,7 @@ class EventTable:
             read(computed)
             return computed.done()
 
-    def _commit_state(self, loaded: _Loaded, state: EventTableState) -> bool:
+    def _commit_state(self, loaded: TableVersion, state: EventTableState) -> bool:
         """Commit a state without rows. Returns whether no other writer committed first."""
         state = self._folder.add(state, loaded.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
@@ -240,7 +225,7 @@ class EventTable:
 
     # -- what there is --------------------------------------------------------------------------
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> TableVersion:
         if not self._is_swept:
             self._folder.sweep()
             self._is_swept = True
@@ -249,20 +234,20 @@ class EventTable:
             self._describe()
         return loaded
 
-    def _read(self) -> _Loaded:
+    def _read(self) -> TableVersion:
         snapshot = self._snapshot()
         if not snapshot.exists:
             if self._folder.is_described():
                 raise self._error("the table was removed, but not what is remembered of it")
             self._check_apart()
-            return _Loaded(snapshot, EventTableState())
+            return TableVersion(snapshot, EventTableState())
         try:
             state = self._folder.read(snapshot.transactions[APPLICATION])
         except MALFORMED as error:
             raise self._damaged(f"it cannot be read: {error}") from error
         if state is None or state.table_id != snapshot.metadata["id"]:
             raise self._damaged("it is missing")
-        return _Loaded(snapshot, state)
+        return TableVersion(snapshot, state)
 
     def _snapshot(self) -> TableSnapshot:
         """The table, which is one of events or does not exist."""
@@ -318,8 +303,7 @@ class EventTable:
             self._is_described = True
 
     def _error(self, what: str, hint: str = "") -> EventTableError:
-        hint = hint or f"Make it anew from the files: mirrorlake reset {self.table}."
-        return EventTableError(what, table=str(self.table), hint=hint)
+        return event_table_error(self.table, what, hint)
 
     def _damaged(self, why: str) -> EventStateDamaged:
         return EventStateDamaged(
@@ -332,248 +316,31 @@ class EventTable:
     # -- what a batch does ----------------------------------------------------------------------
 
     def _apply(
-        self, loaded: _Loaded, events: Sequence[TableEvents], *, is_truncated: bool = False
+        self, loaded: TableVersion, events: Sequence[TableEvents], *, is_truncated: bool = False
     ) -> EventTableReport | None:
-        """None when another writer committed first. is_truncated: whether the rows that new
-        truncations delete were deleted."""
-        state = self._described(loaded.state, events)
-        if not state.merges:
-            return self._append(loaded, *self._rows(state, events))
-        key = merging.key_columns(state.columns, state.key)
-        keys = merging.keys_of(self._folder.files, key, state.columns, state.keys)
-        search = Lookups(merging.searcher(keys), self._search(loaded, state))
-        with looking_up(state, events, search) as lookups:
-            return self._merge(loaded, state, events, keys, lookups, is_truncated)
-
-    def _merge(
-        self,
-        loaded: _Loaded,
-        state: EventTableState,
-        events: Sequence[TableEvents],
-        keys: KeyedFiles,
-        lookups: Lookups,
-        is_truncated: bool,
-    ) -> EventTableReport | None:
-        before, folder = loaded.state, self._folder.files
-        key = merging.key_columns(state.columns, state.key)
-        state, rows, letters = self._rows(state, events)
-        changes = None
-        if state.rule.startswith("oracle"):
-            changes = merging.changes_of(folder, key, state.changes)
-        guard = self._settings.guard // timedelta(milliseconds=1)
-        truncations = state.truncated(rows.order.filter(pa.array(rows.truncation)))
-        state = replace(state, truncations=tuple(truncations.to_pylist()))
-        if state.truncations != before.truncations and before.number and not is_truncated:
-            return self._truncate(loaded, events, keys, changes, truncations)
-        rows = rows.only(~rows.truncation)
-        with flush.flush_in_background():
-            batch = merge_batch(state, key, rows)
-            found = merging.merge(
-                state.rule, guard, batch, keys, changes, truncations, lookups.state
-            )
-        del rows, batch  # copies of the events, which are not needed any more
-        if found is None:
-            if before.number and state.truncations == before.truncations:
-                return EventTableReport(loaded.snapshot.version, letters=letters)
-            found = merging.Merged(
-                keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
-            )
-        state = replace(state, changes=found.changes.files if found.changes else ())
-        return self._write(loaded, state, found, letters, lookups.table)
+        """None when another writer committed first. is_truncated: as for `BatchWriter.prepare`."""
+        found = self._writer.prepare(loaded, events, is_truncated=is_truncated)
+        if isinstance(found, EventTableReport):
+            return found
+        if isinstance(found, PreparedBatch):
+            return self.commit(found)
+        return self._truncate(loaded, events, found)
 
     def _truncate(
-        self,
-        loaded: _Loaded,
-        events: Sequence[TableEvents],
-        keys: KeyedFiles,
-        changes: KeyedFiles | None,
-        truncations: pa.Table,
+        self, loaded: TableVersion, events: Sequence[TableEvents], new: NewTruncations
     ) -> EventTableReport | None:
         """Delete the rows that new truncations delete, and apply the events. The truncations are
         remembered with these: a process that ends before gets them again."""
         done = EventTableReport(loaded.snapshot.version)
         guard = self._settings.guard // timedelta(milliseconds=1)
-        for found in truncated(loaded.state.rule, guard, keys, changes, truncations):
-            part = self._write(loaded, loaded.state, found, ())
+        rule = loaded.state.rule
+        for found in truncated(rule, guard, new.keys, new.changes, new.truncations):
+            part = self.commit(self._writer.write(loaded, loaded.state, found))
             if part is None:
                 return None
             done, loaded = done.then(part), self._load()
         rest = self._apply(loaded, events, is_truncated=True)
         return rest and done.then(rest)
-
-    def _described(self, state: EventTableState, events: Sequence[TableEvents]) -> EventTableState:
-        """The state with name, key and columns of these events. Raises TableError."""
-        table = str(self.table)
-        name, source = events[0].name, events[0].source
-        rule = self._settings.rule(source)
-        for one in events:
-            other = state.name if state.number else name
-            if one.name != other:
-                raise self._error(
-                    f"events of {one.name} and of {other} would be in one table",
-                    "Read them with two projects, or set source.dataset or source.dataset_prefix.",
-                )
-            if one.source is not source:
-                raise self._error(
-                    f"its events are of {one.source} and of {source}",
-                    "Read them with two projects, or name the source in source.system.",
-                )
-        if state.number and (state.rule, state.is_append) != (rule, self._settings.is_append):
-            raise self._error("it was made with another order or mode")
-        columns = state.columns
-        for one in events:
-            columns = columns.widened(table, one.columns)
-        named = {one for part in events for one in part.keys}
-        if state.number:
-            named.add(frozenset(state.key))
-        if len(named) > 1:
-            keys = " and ".join(sorted(", ".join(sorted(one)) or "none" for one in named))
-            raise self._error(f"its key has changed ({KEY_CHANGED}): {keys}")
-        if not state.number:
-            wanted = next(iter(named))
-            key = [one.source for one in columns if one.source in wanted]
-            if len(key) < len(wanted):
-                missing = ", ".join(sorted(wanted - set(key)))
-                raise KeyColumnUnknown(
-                    f"no event has a value of its key column {missing}",
-                    table=table,
-                    hint="It is tried again when more events come. If the table has no such "
-                    "column, name its key in source.keys.",
-                )
-            check_key(table, columns, key)
-            state = replace(
-                state, name=name, rule=rule, key=tuple(key), is_append=self._settings.is_append
-            )
-        return replace(state, columns=columns)
-
-    def _rows(
-        self, state: EventTableState, events: Sequence[TableEvents]
-    ) -> tuple[EventTableState, AppliedRows, list[DeadLetter]]:
-        """The state with the latest time, the events that can be applied, and the others."""
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="rows") as pool:
-            found = list(pool.map(checked_rows, events, repeat(state)))
-        letters = [letter for _rows, own in found for letter in own]
-        rows = AppliedRows.together([rows for rows, _own in found])
-        state = replace(state, source_ms=max(state.source_ms, rows.latest))
-        if not state.number:
-            kept_ms = self._settings.retention // timedelta(milliseconds=1)
-            state = replace(state, pruned_ms=state.source_ms - kept_ms)
-        return state, rows, letters
-
-    def _append(
-        self,
-        loaded: _Loaded,
-        state: EventTableState,
-        rows: AppliedRows,
-        letters: Sequence[DeadLetter],
-    ) -> EventTableReport | None:
-        """Add the events that were not seen before (ST-234, ST-239, ST-251)."""
-        seen = merging.seen_events(self._folder.files, state.keys)
-        first = first_of_each(rows.order)
-        events = rows.order.take(pa.array(first))
-        own = pa.table([identities(events), events["source_ms"]], schema=seen.arrow)
-        known = seen.find(own.select([IDENTITY])).rows.column(IDENTITY)
-        is_new = pc.invert(pc.is_in(own.column(IDENTITY), value_set=known.combine_chunks()))
-        which = first[contiguous(is_new).to_numpy(zero_copy_only=False)]
-        if not len(which) and state.number and state.columns == loaded.state.columns:
-            return EventTableReport(loaded.snapshot.version, letters=letters)
-        with flush.flush_in_background():
-            kept = seen.put(own.filter(is_new)).compacted()
-        state = replace(state, keys=kept.files)
-        new = appended_rows(state, rows, which, with_metadata=self._has_metadata(loaded))
-        return self._write(loaded, state, new, letters)
-
-    def _has_metadata(self, loaded: _Loaded) -> bool:
-        """Whether rows have position and time; a table that has these columns always fills them."""
-        if not loaded.snapshot.exists:
-            return self._settings.metadata_columns
-        return self._settings.metadata_columns or ROW_POSITION in loaded.schema.schema
-
-    def _write(
-        self,
-        loaded: _Loaded,
-        state: EventTableState,
-        found: merging.Merged | pa.Table,
-        letters: Sequence[DeadLetter],
-        search: Search | None = None,
-    ) -> EventTableReport | None:
-        """Write and commit rows. None when another writer committed first. search: as for
-        `rewrite`."""
-        described = self._metadata(loaded, state)
-        schema = loaded.schema if described is None else parse(described)
-        names = self._key_names(state)
-        if not is_url(self.location):
-            Path(self.location).mkdir(parents=True, exist_ok=True)
-        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
-            if isinstance(found, pa.Table):
-                rows = found.select(schema.schema.names)
-                actions = append(workspace.folder, schema, [rows] if rows.num_rows else [], [])
-                counts, parked = Counts(found.num_rows), 0
-            else:
-                with_metadata = self._has_metadata(loaded)
-                rows = table_rows(state, found.upserts, with_metadata=with_metadata).select(
-                    schema.schema.names
-                )
-                net = merging.net_changes(found, rows, names)
-                with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
-                    keys = pool.submit(found.remembered)
-                    if any(map(has_huge, rows.columns)):
-                        keys.result()  # so that such a value is not written twice at once
-                    where = workspace.folder, loaded.files, schema
-                    fetch = workspace.fetch
-                    done = rewrite(*where, net, THREADS, (), fetch, search=search)
-                state = replace(state, keys=keys.result().files)
-                actions, parked = done.actions, found.parked
-                counts = Counts(done.inserted, done.updated, done.deleted)
-            workspace.upload(actions)
-        version = loaded.snapshot.version + 1
-        operation = "MERGE"
-        actions = list(actions)
-        if described is not None:
-            actions = [{"metaData": described}, *actions]
-        if not loaded.snapshot.exists:
-            actions, operation = [{"protocol": PROTOCOL}, *actions], "CREATE TABLE"
-        elif isinstance(found, pa.Table):
-            operation = "WRITE"
-        state = replace(
-            state,
-            table_id=(described or loaded.snapshot.metadata)["id"],
-            counts=Counts.total([state.counts, counts]),
-        )
-        state = self._folder.add(state, loaded.state)
-        self._reached(CrashPoint.KEYS_WRITTEN)
-        actions.append({"txn": {"appId": APPLICATION, "version": state.number}})
-        if not self._commit(version, actions, operation, {"mirrorlake_events": state.number}):
-            return None
-        self._reached(CrashPoint.EVENTS_COMMITTED)
-        self._describe()
-        self._folder.discard(state)
-        return EventTableReport(version, counts, letters, parked, commits=1)
-
-    def _search(self, loaded: _Loaded, state: EventTableState) -> Search | None:
-        """Finds the rows of keys, given under internal names; None if the table has to be looked
-        into later: it gets columns, or its files would have to be fetched in vain."""
-        if is_url(self.location) or self._metadata(loaded, state) is not None:
-            return None
-        search = searcher(Path(self.location), loaded.files, loaded.schema, THREADS)
-        return lambda keys: search(keys.rename_columns(self._key_names(state)))
-
-    def _metadata(self, loaded: _Loaded, state: EventTableState) -> dict[str, Any] | None:
-        """The metaData action of a new table, or of one with new columns."""
-        wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(loaded))
-        if not loaded.snapshot.exists:
-            key = {KEY_COLUMNS: json.dumps(list(self._key_names(state)))}
-            own = {OF_EVENTS: json.dumps({"format": 1, "name": state.name})}
-            return metadata(wanted, mapped=needs_mapping(wanted), properties=own | key)
-        present = loaded.schema.schema
-        new = [column for column in wanted if column.name not in present]
-        return widened(loaded.snapshot.metadata, new) if new else None
-
-    def _key_names(self, state: EventTableState) -> list[str]:
-        """The key columns in the table; empty for a table that keeps every event."""
-        if not state.merges:
-            return []
-        return [state.columns.name_of(name) or name for name in state.key]
 
     def _commit(
         self,

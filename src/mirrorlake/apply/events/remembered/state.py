@@ -155,9 +155,17 @@ class StateFolder:
     def add(self, state: EventTableState, before: EventTableState) -> EventTableState:
         """Make a record and the files that it names durable, under the next number. before: a state
         whose files are."""
+        self.upload(state, before)
+        return self.record(state)
+
+    def upload(self, state: EventTableState, before: EventTableState) -> None:
+        """Make the files of a state durable that one before did not have."""
         if self.files.folder.exists():
             flush_folder(self.files.folder)
         self.files.upload(_new_files(state, before))
+
+    def record(self, state: EventTableState) -> EventTableState:
+        """Make a record of durable files durable, under the next number."""
         number = max([state.number, *self.numbers()])
         while True:
             number += 1

@@ -1,0 +1,73 @@
+"""What was computed of a batch of events, before anything of it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.apply.events.reading import DeadLetter
+from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
+from mirrorlake.apply.events.remembered.state import EventTableState
+from mirrorlake.delta.log.table_log import TableSnapshot
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.errors import EventTableError
+from mirrorlake.mirror.engine import Counts
+from mirrorlake.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table and its state at one version."""
+
+    snapshot: TableSnapshot
+    state: EventTableState
+
+    @property
+    def schema(self) -> TableSchema:
+        return parse(self.snapshot.metadata)
+
+    @property
+    def files(self) -> list[Mapping[str, Any]]:
+        return list(self.snapshot.files.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """A batch whose files are written and durable, of the table and of the state.
+
+    version: of the table that it becomes.
+    actions: of its commit, without the number of the state.
+    state: after the batch, without a number of its own.
+    parked: as in `EventTableReport`.
+    """
+
+    version: int
+    operation: str
+    actions: Sequence[Mapping[str, Any]]
+    state: EventTableState
+    counts: Counts
+    letters: Sequence[DeadLetter]
+    parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTruncations:
+    """A batch with truncations that rows of the table are older than. Deleting these takes commits
+    of their own, before the batch is prepared again.
+
+    keys, changes: what the state has of each key.
+    truncations: of the batch and before; ORDER.
+    """
+
+    keys: KeyedFiles
+    changes: KeyedFiles | None
+    truncations: pa.Table
+
+
+def event_table_error(table: TableId, what: str, hint: str = "") -> EventTableError:
+    """Why a table of events stops."""
+    hint = hint or f"Make it anew from the files: mirrorlake reset {table}."
+    return EventTableError(what, table=str(table), hint=hint)

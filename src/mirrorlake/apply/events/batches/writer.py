@@ -1,0 +1,299 @@
+"""Computes and writes what a batch of events changes in a table, which stays as it is until that is
+committed.
+
+Order: read → write the state → write rows. All files are new ones, which only a commit makes part
+of the table, so that a batch may be prepared several times, in any process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.apply.events.batches.prepared import (
+    NewTruncations,
+    PreparedBatch,
+    TableVersion,
+    event_table_error,
+)
+from mirrorlake.apply.events.columns import check_key
+from mirrorlake.apply.events.lookups import Lookups, looking_up
+from mirrorlake.apply.events.reading import DeadLetter, TableEvents
+from mirrorlake.apply.events.remembered import merging
+from mirrorlake.apply.events.remembered.content import identities
+from mirrorlake.apply.events.remembered.keyed_files import THREADS, KeyedFiles
+from mirrorlake.apply.events.remembered.merging import IDENTITY
+from mirrorlake.apply.events.remembered.state import EventTableState, StateFolder
+from mirrorlake.apply.events.rows import (
+    AppliedRows,
+    appended_rows,
+    checked_rows,
+    merge_batch,
+    struct_type,
+    table_rows,
+)
+from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.apply.events.table_report import EventTableReport
+from mirrorlake.delta.lookup.early_lookup import Search
+from mirrorlake.delta.schema import OF_EVENTS, parse
+from mirrorlake.delta.workspace import open_workspace
+from mirrorlake.delta.write import flush
+from mirrorlake.delta.write.append import append
+from mirrorlake.delta.write.data_files import has_huge
+from mirrorlake.delta.write.rewrite import rewrite, searcher
+from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
+from mirrorlake.errors import KeyColumnUnknown
+from mirrorlake.mirror.engine import Counts
+from mirrorlake.mirror.event_order import first_of_each
+from mirrorlake.mirror.schema_evolution import needs_mapping
+from mirrorlake.mirror.table.progress import KEY_COLUMNS
+from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.change import ROW_POSITION
+from mirrorlake.model.table import TableId
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
+
+KEY_CHANGED = "BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE"
+"""The reason why a table stops whose key has changed (ST-263)."""
+
+Preparation = PreparedBatch | NewTruncations | EventTableReport
+"""What a batch comes to: to commit; to truncate first; nothing to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWriter:
+    """Prepares the batches of one table. folder: open."""
+
+    table: TableId
+    location: str
+    options: ObjectOptions | None
+    folder: StateFolder
+    settings: EventInput
+
+    def prepare(
+        self, before: TableVersion, events: Sequence[TableEvents], *, is_truncated: bool = False
+    ) -> Preparation:
+        """is_truncated: whether the rows that new truncations delete were deleted. Raises
+        TableError."""
+        state = self._described(before.state, events)
+        if not state.merges:
+            return self._append(before, *self._rows(state, events))
+        key = merging.key_columns(state.columns, state.key)
+        keys = merging.keys_of(self.folder.files, key, state.columns, state.keys)
+        search = Lookups(merging.searcher(keys), self._search(before, state))
+        with looking_up(state, events, search) as lookups:
+            return self._merge(before, state, events, keys, lookups, is_truncated)
+
+    def _merge(
+        self,
+        before: TableVersion,
+        state: EventTableState,
+        events: Sequence[TableEvents],
+        keys: KeyedFiles,
+        lookups: Lookups,
+        is_truncated: bool,
+    ) -> Preparation:
+        known, folder = before.state, self.folder.files
+        key = merging.key_columns(state.columns, state.key)
+        state, rows, letters = self._rows(state, events)
+        changes = None
+        if state.rule.startswith("oracle"):
+            changes = merging.changes_of(folder, key, state.changes)
+        guard = self.settings.guard // timedelta(milliseconds=1)
+        truncations = state.truncated(rows.order.filter(pa.array(rows.truncation)))
+        state = replace(state, truncations=tuple(truncations.to_pylist()))
+        if state.truncations != known.truncations and known.number and not is_truncated:
+            return NewTruncations(keys, changes, truncations)
+        rows = rows.only(~rows.truncation)
+        with flush.flush_in_background():
+            batch = merge_batch(state, key, rows)
+            found = merging.merge(
+                state.rule, guard, batch, keys, changes, truncations, lookups.state
+            )
+        del rows, batch  # copies of the events, which are not needed any more
+        if found is None:
+            if known.number and state.truncations == known.truncations:
+                return EventTableReport(before.snapshot.version, letters=letters)
+            found = merging.Merged(
+                keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
+            )
+        state = replace(state, changes=found.changes.files if found.changes else ())
+        return self.write(before, state, found, letters, lookups.table)
+
+    def _described(self, state: EventTableState, events: Sequence[TableEvents]) -> EventTableState:
+        """The state with name, key and columns of these events. Raises TableError."""
+        table = str(self.table)
+        name, source = events[0].name, events[0].source
+        rule = self.settings.rule(source)
+        for one in events:
+            other = state.name if state.number else name
+            if one.name != other:
+                raise event_table_error(
+                    self.table,
+                    f"events of {one.name} and of {other} would be in one table",
+                    "Read them with two projects, or set source.dataset or source.dataset_prefix.",
+                )
+            if one.source is not source:
+                raise event_table_error(
+                    self.table,
+                    f"its events are of {one.source} and of {source}",
+                    "Read them with two projects, or name the source in source.system.",
+                )
+        if state.number and (state.rule, state.is_append) != (rule, self.settings.is_append):
+            raise event_table_error(self.table, "it was made with another order or mode")
+        columns = state.columns
+        for one in events:
+            columns = columns.widened(table, one.columns)
+        named = {one for part in events for one in part.keys}
+        if state.number:
+            named.add(frozenset(state.key))
+        if len(named) > 1:
+            keys = " and ".join(sorted(", ".join(sorted(one)) or "none" for one in named))
+            raise event_table_error(self.table, f"its key has changed ({KEY_CHANGED}): {keys}")
+        if not state.number:
+            wanted = next(iter(named))
+            key = [one.source for one in columns if one.source in wanted]
+            if len(key) < len(wanted):
+                missing = ", ".join(sorted(wanted - set(key)))
+                raise KeyColumnUnknown(
+                    f"no event has a value of its key column {missing}",
+                    table=table,
+                    hint="It is tried again when more events come. If the table has no such "
+                    "column, name its key in source.keys.",
+                )
+            check_key(table, columns, key)
+            state = replace(
+                state, name=name, rule=rule, key=tuple(key), is_append=self.settings.is_append
+            )
+        return replace(state, columns=columns)
+
+    def _rows(
+        self, state: EventTableState, events: Sequence[TableEvents]
+    ) -> tuple[EventTableState, AppliedRows, list[DeadLetter]]:
+        """The state with the latest time, the events that can be applied, and the others."""
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="rows") as pool:
+            found = list(pool.map(checked_rows, events, repeat(state)))
+        letters = [letter for _rows, own in found for letter in own]
+        rows = AppliedRows.together([rows for rows, _own in found])
+        state = replace(state, source_ms=max(state.source_ms, rows.latest))
+        if not state.number:
+            kept_ms = self.settings.retention // timedelta(milliseconds=1)
+            state = replace(state, pruned_ms=state.source_ms - kept_ms)
+        return state, rows, letters
+
+    def _append(
+        self,
+        before: TableVersion,
+        state: EventTableState,
+        rows: AppliedRows,
+        letters: Sequence[DeadLetter],
+    ) -> Preparation:
+        """Add the events that were not seen before (ST-234, ST-239, ST-251)."""
+        seen = merging.seen_events(self.folder.files, state.keys)
+        first = first_of_each(rows.order)
+        events = rows.order.take(pa.array(first))
+        own = pa.table([identities(events), events["source_ms"]], schema=seen.arrow)
+        known = seen.find(own.select([IDENTITY])).rows.column(IDENTITY)
+        is_new = pc.invert(pc.is_in(own.column(IDENTITY), value_set=known.combine_chunks()))
+        which = first[contiguous(is_new).to_numpy(zero_copy_only=False)]
+        if not len(which) and state.number and state.columns == before.state.columns:
+            return EventTableReport(before.snapshot.version, letters=letters)
+        with flush.flush_in_background():
+            kept = seen.put(own.filter(is_new)).compacted()
+        state = replace(state, keys=kept.files)
+        new = appended_rows(state, rows, which, with_metadata=self._has_metadata(before))
+        return self.write(before, state, new, letters)
+
+    def write(
+        self,
+        before: TableVersion,
+        state: EventTableState,
+        found: merging.Merged | pa.Table,
+        letters: Sequence[DeadLetter] = (),
+        search: Search | None = None,
+    ) -> PreparedBatch:
+        """Write the files of a batch. search: as for `rewrite`."""
+        described = self._metadata(before, state)
+        schema = before.schema if described is None else parse(described)
+        names = key_names(state)
+        if not is_url(self.location):
+            Path(self.location).mkdir(parents=True, exist_ok=True)
+        with open_workspace(self.location, self.options) as workspace, flush.flush_in_background():
+            if isinstance(found, pa.Table):
+                rows = found.select(schema.schema.names)
+                actions = append(workspace.folder, schema, [rows] if rows.num_rows else [], [])
+                counts, parked = Counts(found.num_rows), 0
+            else:
+                with_metadata = self._has_metadata(before)
+                rows = table_rows(state, found.upserts, with_metadata=with_metadata).select(
+                    schema.schema.names
+                )
+                net = merging.net_changes(found, rows, names)
+                with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
+                    keys = pool.submit(found.remembered)
+                    if any(map(has_huge, rows.columns)):
+                        keys.result()  # so that such a value is not written twice at once
+                    where = workspace.folder, before.files, schema
+                    fetch = workspace.fetch
+                    done = rewrite(*where, net, THREADS, (), fetch, search=search)
+                state = replace(state, keys=keys.result().files)
+                actions, parked = done.actions, found.parked
+                counts = Counts(done.inserted, done.updated, done.deleted)
+            workspace.upload(actions)
+        operation = "MERGE"
+        actions = list(actions)
+        if described is not None:
+            actions = [{"metaData": described}, *actions]
+        if not before.snapshot.exists:
+            actions, operation = [{"protocol": PROTOCOL}, *actions], "CREATE TABLE"
+        elif isinstance(found, pa.Table):
+            operation = "WRITE"
+        state = replace(
+            state,
+            table_id=(described or before.snapshot.metadata)["id"],
+            counts=Counts.total([state.counts, counts]),
+        )
+        self.folder.upload(state, before.state)
+        version = before.snapshot.version + 1
+        return PreparedBatch(version, operation, actions, state, counts, letters, parked)
+
+    def _has_metadata(self, before: TableVersion) -> bool:
+        """Whether rows have position and time; a table that has these columns always fills them."""
+        if not before.snapshot.exists:
+            return self.settings.metadata_columns
+        return self.settings.metadata_columns or ROW_POSITION in before.schema.schema
+
+    def _search(self, before: TableVersion, state: EventTableState) -> Search | None:
+        """Finds the rows of keys, given under internal names; None if the table has to be looked
+        into later: it gets columns, or its files would have to be fetched in vain."""
+        if is_url(self.location) or self._metadata(before, state) is not None:
+            return None
+        search = searcher(Path(self.location), before.files, before.schema, THREADS)
+        return lambda keys: search(keys.rename_columns(key_names(state)))
+
+    def _metadata(self, before: TableVersion, state: EventTableState) -> dict[str, Any] | None:
+        """The metaData action of a new table, or of one with new columns."""
+        wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(before))
+        if not before.snapshot.exists:
+            key = {KEY_COLUMNS: json.dumps(list(key_names(state)))}
+            own = {OF_EVENTS: json.dumps({"format": 1, "name": state.name})}
+            return metadata(wanted, mapped=needs_mapping(wanted), properties=own | key)
+        present = before.schema.schema
+        new = [column for column in wanted if column.name not in present]
+        return widened(before.snapshot.metadata, new) if new else None
+
+
+def key_names(state: EventTableState) -> list[str]:
+    """The key columns in the table; empty for a table that keeps every event."""
+    if not state.merges:
+        return []
+    return [state.columns.name_of(name) or name for name in state.key]
