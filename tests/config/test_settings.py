@@ -179,13 +179,15 @@ def test_a_file_without_source_mirrors_what_others_land(tmp_path: Path) -> None:
         ("default_schema: dbo", "default_schema"),
         ("capture: {roll_seconds: 1}", "capture"),
         ("mirror: {vacuum_days: 30, strategy: merge}", "mirror.strategy"),
+        ("spark: {master: 'local[4]'}", "spark"),
     ],
 )
 def test_what_has_no_effect_on_tables_of_events_is_refused(
     tmp_path: Path, setting: str, field: str
 ) -> None:
     text = "name: a\nroot: b\nsource: {type: events, url: ./c}\n"
-    assert load(write(tmp_path, text + "mirror: {vacuum_days: 30}\n"), {}).events is not None
+    for taken in ("mirror: {vacuum_days: 30}\n", "spark: {master: 'spark://there:7077'}\n"):
+        assert load(write(tmp_path, text + taken), {}).events is not None
     error = refused(tmp_path, text + setting + "\n")
     assert f"{field} has no effect" in str(error)
     assert error.where.endswith(f"field {field}")

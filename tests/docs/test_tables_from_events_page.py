@@ -16,7 +16,9 @@ PAGE = "how-to/tables-from-events.md"
 
 def test_the_project_of_the_page_makes_tables_of_event_files(tmp_path: Path) -> None:
     file = tmp_path / "mirrorlake.yaml"
-    (project,) = blocks(PAGE, "yaml")
+    project, cluster = blocks(PAGE, "yaml")
+    file.write_text(project + cluster)
+    assert config.load(file, {}).spark.is_cluster
     file.write_text(project)
     (tmp_path / "events").mkdir()
     lines = [event(2, {"id": 1, "note": "paid"}, "UPDATE"), event(1, {"id": 1, "note": None})]

@@ -39,6 +39,7 @@ from mirrorlake.apply.in_process.optimizer import NoOptimizer
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
+from mirrorlake.apply.runner import Runner
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
@@ -58,6 +59,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.urls import StorageLocation
 
 if TYPE_CHECKING:
     from mirrorlake.app.events.applying import EventApplier
@@ -89,6 +91,7 @@ class Mirror:
         self._given, self._reached, self._say, self._prepare = spark, reached, say, prepare
         self._spark: Spark | None = None
         self._engine: Engine | None = None
+        self._events_runner: Runner | None = None
         self._platform = ""
         self._store = store_of(project)
 
@@ -123,14 +126,15 @@ class Mirror:
 
     def cancel(self) -> None:
         """End the Spark jobs of ours that are under way."""
-        if self._engine is not None:
-            self._engine.cancel()
+        for one in (self._engine, self._events_runner):
+            if one is not None:
+                one.cancel()
 
     def close(self) -> None:
         """Let go of Spark, if it is ours."""
         if self._spark is not None:
             self._spark.stop()
-            self._spark = self._engine = None
+            self._spark = self._engine = self._events_runner = None
 
     def check_root(self) -> None:
         """Refuse a wrong root, before anything is created.
@@ -456,17 +460,9 @@ class Mirror:
         if self._engine is None:
             with extras.needed("applying changes"):
                 from mirrorlake.spark.engine import spark_engine
-                from mirrorlake.spark.session.spark_session import Spark
                 from mirrorlake.spark.trial import guard
 
-            if self._given is None:
-                self._say("Starting Spark")
-            if self._given is not None:
-                self._spark = Spark.given(self._given, self.project.tables_elsewhere)
-            else:
-                self._spark = Spark.start(
-                    self.project.spark, self._say, self.project.tables_elsewhere
-                )
+            self._spark = self._started(self.project.tables_elsewhere)
             strategy = self.project.mirror.strategy
             if strategy is not StrategySetting.MERGE:
                 self._platform = guard.closed(self._spark, self.project.tables_elsewhere)
@@ -480,6 +476,15 @@ class Mirror:
                 template=self.project.mirror.template,
             )
         return self._engine
+
+    def _started(self, tables: StorageLocation | None) -> Spark:
+        """The Spark to work in. tables: their location, if Spark itself accesses them there."""
+        from mirrorlake.spark.session.spark_session import Spark
+
+        if self._given is not None:
+            return Spark.given(self._given, tables)
+        self._say("Starting Spark")
+        return Spark.start(self.project.spark, self._say, tables)
 
     def _deferred(self) -> DeferredEngine:
         """An engine that starts Spark when it writes."""
@@ -539,7 +544,18 @@ class Mirror:
     def _events(self) -> EventApplier:
         with extras.needed("applying events"):
             from mirrorlake.app.events.applying import EventApplier
-        return EventApplier(self.project, WallClock(self.stop), self.stop, self._reached)
+        is_spread = self._given is not None or self.project.spark.is_cluster
+        runner = self._event_runner if is_spread else None
+        return EventApplier(self.project, WallClock(self.stop), self.stop, self._reached, runner)
+
+    def _event_runner(self) -> Runner:
+        """Runs the tasks of event files, which alone access the tables; starts Spark at the first
+        call."""
+        if self._events_runner is None:
+            with extras.needed("applying events on a cluster"):
+                spark = self._spark = self._started(None)
+                self._events_runner = spark_runner(lambda: spark.session)
+        return self._events_runner
 
     def _apply_events(self, watcher: Watcher | None) -> ApplyReport:
         applier = self._events()

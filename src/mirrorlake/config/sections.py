@@ -387,12 +387,17 @@ class ProjectFile(Section):
             "vacuum_days",
             "vacuum_early",
         }
+        if self.spark.master is None or self.spark.settings(path).is_cluster:
+            others -= {"spark"}
         without_effect = sorted(others | {f"mirror.{name}" for name in of_mirror})
         if without_effect:
+            hint = "Remove this setting"
+            if without_effect[0] == "spark":
+                hint += ", or set spark.master to a cluster, whose tasks then apply large batches"
             raise ConfigError(
                 f"tables are made of event files, so {without_effect[0]} has no effect",
                 where=f"{path}, field {without_effect[0]}",
-                hint="Remove this setting.",
+                hint=f"{hint}.",
             )
         settings = section.settings(path, root)
         return replace(settings, metadata_columns=self.mirror.metadata_columns)

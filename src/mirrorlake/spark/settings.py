@@ -21,3 +21,10 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str = "2g"
     brief: bool = False
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether tasks run in other processes than those of a session in local mode."""
+        master = self.master or ""
+        is_local = master == "local" or master.startswith("local[")
+        return bool(master) and not is_local

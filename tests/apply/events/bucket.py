@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mirrorlake.apply.events.batches.spread import EventSpread
+from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table_report import EventTableReport
+from mirrorlake.apply.runner import Runner
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import TableError
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -20,6 +24,8 @@ from mirrorlake.storage.store import Listing
 from tests.apply.events.drawn_files import rows_of
 
 MINUTE = "2026/11/20/10/05"
+TYPED = "9" * 40
+"""Names of files of JSON begin with it whose types are in a schema file."""
 
 
 def event(
@@ -81,6 +87,7 @@ class Bucket:
         self.opened: list[str] = []
         self.done: list[tuple[TableId, EventTableReport]] = []
         self.errors: dict[str, TableError] = {}
+        self.runner: Runner | None = None  # whose tasks apply each batch
         self._consumer: EventConsumer | None = None
 
     def put(self, name: str, *events: Mapping[str, Any] | str, minute: str = MINUTE) -> Path:
@@ -92,6 +99,14 @@ class Bucket:
         path.write_text("".join(f"{line}\n" for line in lines))
         return path
 
+    def describe(self, columns: Mapping[str, str], minute: str = MINUTE) -> None:
+        """Write the schema file of the files whose names begin with TYPED. columns: Avro types by
+        name."""
+        fields = [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]
+        payload = {"type": "record", "name": "payload", "fields": fields}
+        told = {"type": "record", "name": "e", "fields": [{"name": "payload", "type": payload}]}
+        self.put(f"{TYPED}.avsc", json.dumps(told), minute=minute)
+
     def cycle(self, reached: CrashHook = no_crash, *, anew: bool = False) -> int:
         """Apply what is new. anew: as another process."""
         if self._consumer is None or anew or reached is not no_crash:
@@ -101,6 +116,11 @@ class Bucket:
     def consumer(
         self, reached: CrashHook = no_crash, ended: Callable[[], bool] = lambda: False
     ) -> EventConsumer:
+        spread = None
+        if (runner := self.runner) is not None:
+            stores = partial(LocalStore, self.folder), partial(LocalStore, self.root)
+            places = EventPlaces(*stores, self.settings)
+            spread = EventSpread(lambda: runner, places, least=0)
         return EventConsumer(
             LocalStore(self.root),
             _Noted(self.folder, self.opened.append),
@@ -108,9 +128,13 @@ class Bucket:
             self.clock,
             self,
             reached=reached,
-            check=lambda: None,
+            check=self.check,
             ended=ended,
+            spread=spread,
         )
+
+    def check(self) -> None:
+        """Called before each table is written."""
 
     def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
         self.done.append((table, done))

@@ -1,25 +1,30 @@
-"""Applies the event files of a project, once or until it is stopped. Needs no JVM."""
+"""Applies the event files of a project, once or until it is stopped. Needs a JVM
+only for a cluster."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
 from mirrorlake.app.loop.report import ApplyReport, TableReport
 from mirrorlake.app.own_root import check_root
 from mirrorlake.app.status import ended
-from mirrorlake.app.stores import event_store_of, store_of
+from mirrorlake.app.stores import StorePlaces, event_store_of, store_of
+from mirrorlake.apply.events.batches.spread import EventSpread
+from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
 from mirrorlake.apply.events.remembered.state import FOLDER
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
+from mirrorlake.apply.runner import Runner
 from mirrorlake.config import Project
 from mirrorlake.delta.workspace import Unreachable
 from mirrorlake.errors import MirrorlakeError, StorageUnavailable, TableError, Unavailable
@@ -41,16 +46,25 @@ VACUUM = timedelta(days=1)
 
 
 class EventApplier:
-    """The tables of one project that are made of event files."""
+    """The tables of one project that are made of event files.
+
+    runner: returns a runner whose tasks apply large batches; None to apply them in this process.
+    """
 
     def __init__(
-        self, project: Project, clock: Clock, stop: threading.Event, reached: CrashHook
+        self,
+        project: Project,
+        clock: Clock,
+        stop: threading.Event,
+        reached: CrashHook,
+        runner: Callable[[], Runner] | None = None,
     ) -> None:
         assert project.events is not None
         self._project, self._settings = project, project.events
         self._clock, self._stop, self._reached = clock, stop, reached
         self._store = store_of(project)
         self._lease = Lease(self._store, ended.MIRROR, clock)
+        self._spread = None if runner is None else EventSpread(runner, self._places())
         self._vacuumed = clock.now()
         self.report = ApplyReport()
 
@@ -153,10 +167,15 @@ class EventApplier:
                 reached=self._reached,
                 check=self._lease.check,
                 ended=self._stop.is_set,
+                spread=self._spread,
             )
         finally:
             with suppress(MirrorlakeError, OSError):
                 self._lease.release()
+
+    def _places(self) -> EventPlaces:
+        source = partial(event_store_of, self._settings)
+        return EventPlaces(source, StorePlaces.of(self._project).open, self._settings)
 
     def _cycle(self, consumer: EventConsumer) -> None:
         self._lease.check()

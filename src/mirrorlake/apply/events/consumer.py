@@ -6,7 +6,7 @@ were not recorded are read again, and their events change nothing (ST-223).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,6 +15,9 @@ from typing import Protocol
 import numpy as np
 import structlog
 
+from mirrorlake.apply.events.batches.prepared import PreparedBatch
+from mirrorlake.apply.events.batches.spread import EventSpread
+from mirrorlake.apply.events.batches.tasks import TableOutcome
 from mirrorlake.apply.events.file_reader import FileReader, Types
 from mirrorlake.apply.events.journal import (
     FileJournals,
@@ -38,6 +41,7 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 EVENTS_APPLIED, EVENTS_DEAD = "events_applied", "events_dead"
+EVENT_TASK_FAILED = "event_task_failed"
 BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
 """Maximum size and number of files that are applied together, because their events are held in
 memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
@@ -64,6 +68,26 @@ class _Held:
     waits: bool
 
 
+class _AppliedFiles:
+    """The files of a batch, and what became of their events.
+
+    tables: of each file, by its path.
+    stopped: the stopped tables with their errors.
+    waiting: events of tables that may continue when more events arrive.
+    """
+
+    def __init__(self, files: Sequence[FoundFile]) -> None:
+        self.files = files
+        self.tables = {file.path: set[TableId]() for file in files}
+        self.letters: list[DeadLetter] = []
+        self.stopped: dict[TableId, TableError] = {}
+        self.waiting: dict[TableId, list[TableEvents]] = {}
+
+    def read(self, file: FoundFile, tables: Set[TableId], letters: Iterable[DeadLetter]) -> None:
+        self.tables[file.path] |= tables
+        self.letters += letters
+
+
 class _Ended(Exception):
     """The consumer has to stop. Files that are not recorded are read again."""
 
@@ -74,6 +98,7 @@ class EventConsumer:
     source: the store with the files.
     check: called before each table is written; raises to refuse the write.
     ended: returns whether to stop; called after each part of a file and before each table.
+    spread: reads large batches, and prepares what they change, in other processes.
     """
 
     def __init__(
@@ -87,9 +112,11 @@ class EventConsumer:
         reached: CrashHook,
         check: Callable[[], None],
         ended: Callable[[], bool] = lambda: False,
+        spread: EventSpread | None = None,
     ) -> None:
         self._store, self._settings, self._clock, self._results = store, settings, clock, results
         self._reached, self._check, self._ended = reached, check, ended
+        self._spread = spread
         self._source, self._files = source, EventFiles(source, settings)
         self._journals = FileJournals(store)
         self._journal = self._journals.read()
@@ -217,17 +244,86 @@ class EventConsumer:
     ) -> int:
         """Apply and record files. only: for each file the numbers of the events to apply, None for
         all."""
-        stopped: dict[TableId, TableError] = {}
-        waiting: dict[TableId, list[TableEvents]] = {}
-        letters: list[DeadLetter] = []
-        tables = [set[TableId]() for _file in files]
+        done = _AppliedFiles(files)
+        if self._spread and not only and self._spread.suits(files):
+            self._apply_spread(self._spread, done)
+        else:
+            self._apply_files(done, files, only=only)
+        return self._record(done, horizon)
+
+    def _apply_files(
+        self,
+        done: _AppliedFiles,
+        files: Sequence[FoundFile],
+        tables: Set[TableId] | None = None,
+        only: Sequence[np.ndarray | None] = (),
+    ) -> None:
+        """Apply some of the files of a batch. tables: of files that were read before, the tables
+        that are left; None for all."""
         for parts in _chosen(self._reader.parts(files), only):
-            for known, part in zip(tables, parts, strict=True):
-                known |= {one.table for one in part.tables}
-                letters += part.letters
-            letters += self._apply_parts(parts, stopped, waiting)
-            del parts  # before the next ones are read
-        return self._record(files, tables, stopped, letters, horizon)
+            some = parts
+            if tables is None:
+                for file, part in zip(files, parts, strict=True):
+                    done.read(file, {one.table for one in part.tables}, part.letters)
+            else:
+                some = [part.of(tables) for part in parts]
+                done.letters += [letter for part in some for letter in part.letters]
+            done.letters += self._apply_parts(some, done.stopped, done.waiting)
+            del parts, some  # before the next ones are read
+
+    def _apply_spread(self, spread: EventSpread, done: _AppliedFiles) -> None:
+        """Apply files by tasks that prepare what they change, and here what these leave: files
+        that do not contain their types, and tables that take several commits or whose commit came
+        too late."""
+        try:
+            found = spread.run(done.files)
+        except Exception:
+            self._go_on()  # the job was cancelled because of that
+            raise
+        if found is None:
+            self._apply_files(done, done.files)
+            return
+        read, others = list[FoundFile](), list[FoundFile]()
+        for file in done.files:
+            report = found.files[file.path]
+            (read if report.is_read else others).append(file)
+            if report.is_read:
+                done.read(file, report.tables, report.letters)
+        left = {one.table for one in found.tables if not self._finish(one, done)}
+        if left:
+            again = [file for file in read if done.tables[file.path] & left]
+            self._apply_files(done, again, left)
+        if others:
+            self._apply_files(done, others)
+
+    def _finish(self, outcome: TableOutcome, done: _AppliedFiles) -> bool:
+        """Commit what a task has prepared for a table. Returns whether nothing is left to do."""
+        table = outcome.table
+        done.letters += outcome.letters
+        if outcome.failed:
+            log.warning(EVENT_TASK_FAILED, table=str(table), reason=outcome.failed)
+        if outcome.error is not None:
+            self._stop(done, table, outcome.error)
+        if outcome.error is not None or outcome.letters:
+            return True
+        self._go_on()
+        self._check()
+        report = outcome.batch
+        try:
+            if isinstance(report, PreparedBatch):
+                report = self._table(table).commit(report)
+            if report is None:
+                return False
+            self._note(table, report, outcome.files, outcome.events)
+        except TableError as error:
+            self._stop(done, table, error)
+            return True
+        done.letters += report.letters
+        return True
+
+    def _stop(self, done: _AppliedFiles, table: TableId, error: TableError) -> None:
+        done.stopped[table] = error
+        self._results.stopped(table, error)
 
     def _apply_parts(
         self,
@@ -263,20 +359,24 @@ class EventConsumer:
 
     def _apply_to(self, table: TableId, events: Sequence[TableEvents]) -> Sequence[DeadLetter]:
         done = self._table(table).apply(events)
-        self._results.applied(table, done, len({one.file for one in events}))
+        self._note(table, done, len({one.file for one in events}), sum(map(len, events)))
+        return done.letters
+
+    def _note(self, table: TableId, done: EventTableReport, files: int, events: int) -> None:
+        """A batch is in its table."""
+        self._results.applied(table, done, files)
         if done.commits:
             log.info(
                 EVENTS_APPLIED,
                 table=str(table),
                 version=done.version,
-                events=sum(map(len, events)),
+                events=events,
                 inserted=done.counts.insert,
                 updated=done.counts.update,
                 deleted=done.counts.delete,
             )
             self._table(table).compact()
             self._changed.add(table)
-        return done.letters
 
     def _prune(self) -> None:
         """Remove the state that the changed tables no longer need, when all files that were found
@@ -291,21 +391,15 @@ class EventConsumer:
                 self._results.stopped(table, error)
         self._changed.clear()
 
-    def _record(
-        self,
-        files: Sequence[FoundFile],
-        tables: Sequence[Set[TableId]],
-        stopped: Mapping[TableId, TableError],
-        letters: Iterable[DeadLetter],
-        horizon: str,
-    ) -> int:
+    def _record(self, done: _AppliedFiles, horizon: str) -> int:
         """Record the files of which every event is in its table or a dead letter."""
         letters_of_file: dict[str, list[DeadLetter]] = {}
-        for letter in letters:
+        for letter in done.letters:
             letters_of_file.setdefault(letter.file, []).append(letter)
         now, recorded = format_time(self._clock.now()), []
-        for file, known_tables in zip(files, tables, strict=True):
-            errors = [stopped[table] for table in known_tables if table in stopped]
+        for file in done.files:
+            tables = done.tables[file.path]
+            errors = [done.stopped[table] for table in tables if table in done.stopped]
             if errors:
                 waits = all(isinstance(error, KeyColumnUnknown) for error in errors)
                 self._held[file.path] = _Held(file.etag, waits)

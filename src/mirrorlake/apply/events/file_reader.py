@@ -71,6 +71,7 @@ class FileReader:
 
     known: returns the types of a table; may raise TableError.
     go_on: called after each part of a file; raises to stop.
+    typed_only: leave files out that do not contain their types; `untyped` has their paths.
     """
 
     def __init__(
@@ -79,8 +80,11 @@ class FileReader:
         settings: EventInput,
         known: Callable[[TableId], Types],
         go_on: Callable[[], None],
+        *,
+        typed_only: bool = False,
     ) -> None:
         self._store, self._settings, self._known, self._go_on = store, settings, known, go_on
+        self._typed_only, self.untyped = typed_only, set[str]()
         self._likely: dict[str, Types] = {}  # by the folder of an object
 
     def parts(self, files: Sequence[FoundFile]) -> Iterator[Sequence[FileEvents]]:
@@ -174,6 +178,9 @@ class FileReader:
             columns = self._schema(file)
             with self._store.open(file.path) as opened:
                 has_types = opened.read(len(MAGIC)) == MAGIC or columns is not None
+                if self._typed_only and not has_types:
+                    self.untyped.add(file.path)
+                    return _Read(FileEvents(), likely)
                 opened.seek(0)
                 parts = self._parts(opened, file, columns, likely)
                 return _Read.of(parts, likely, has_types=has_types)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -137,6 +137,13 @@ class FileEvents:
     def size(self) -> int:
         """Bytes in memory."""
         return sum(table.head.nbytes + table.payload.nbytes for table in self.tables)
+
+    def of(self, tables: Set[TableId]) -> FileEvents:
+        """The events of some tables, and whether the whole file is a dead letter."""
+        return FileEvents(
+            [one for one in self.tables if one.table in tables],
+            [one for one in self.letters if one.row == WHOLE_FILE],
+        )
 
     def without_rows(self) -> FileEvents:
         """The tables and columns without events, and the dead letters."""

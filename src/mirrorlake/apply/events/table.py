@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mirrorlake.apply.events.batches.prepared import (
+    EventTableVersion,
     NewTruncations,
     PreparedBatch,
-    TableVersion,
     event_table_error,
 )
 from mirrorlake.apply.events.batches.writer import BatchWriter, Preparation, key_names
@@ -103,7 +103,9 @@ class EventTable:
             return self._writer.prepare(loaded, events)
 
     def commit(self, batch: PreparedBatch) -> EventTableReport | None:
-        """Commit a prepared batch. None when another writer committed first."""
+        """Commit a prepared batch. None when another writer committed first. Raises TableError."""
+        if not batch.version:
+            self._check_apart()  # from tables that were made since it was prepared
         state = self._folder.record(batch.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [*batch.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
@@ -186,7 +188,7 @@ class EventTable:
         number = snapshot.transactions[APPLICATION]
         try:
             state = known_state(self._folder, number, snapshot, self._settings)
-            loaded, schema = TableVersion(snapshot, state), parse(snapshot.metadata)
+            loaded, schema = EventTableVersion(snapshot, state), parse(snapshot.metadata)
         except MALFORMED as error:
             raise self._error(f"what it says of itself cannot be read: {error}") from error
         with self._folder.open():
@@ -203,7 +205,7 @@ class EventTable:
         return snapshot.version + 1
 
     def _rebuilt(
-        self, loaded: TableVersion, schema: TableSchema, read: Callable[[StateRebuild], None]
+        self, loaded: EventTableVersion, schema: TableSchema, read: Callable[[StateRebuild], None]
     ) -> EventTableState:
         with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             workspace.fetch(loaded.files)
@@ -212,7 +214,7 @@ class EventTable:
             read(computed)
             return computed.done()
 
-    def _commit_state(self, loaded: TableVersion, state: EventTableState) -> bool:
+    def _commit_state(self, loaded: EventTableVersion, state: EventTableState) -> bool:
         """Commit a state without rows. Returns whether no other writer committed first."""
         state = self._folder.add(state, loaded.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
@@ -225,7 +227,7 @@ class EventTable:
 
     # -- what there is --------------------------------------------------------------------------
 
-    def _load(self) -> TableVersion:
+    def _load(self) -> EventTableVersion:
         if not self._is_swept:
             self._folder.sweep()
             self._is_swept = True
@@ -234,20 +236,20 @@ class EventTable:
             self._describe()
         return loaded
 
-    def _read(self) -> TableVersion:
+    def _read(self) -> EventTableVersion:
         snapshot = self._snapshot()
         if not snapshot.exists:
             if self._folder.is_described():
                 raise self._error("the table was removed, but not what is remembered of it")
             self._check_apart()
-            return TableVersion(snapshot, EventTableState())
+            return EventTableVersion(snapshot, EventTableState())
         try:
             state = self._folder.read(snapshot.transactions[APPLICATION])
         except MALFORMED as error:
             raise self._damaged(f"it cannot be read: {error}") from error
         if state is None or state.table_id != snapshot.metadata["id"]:
             raise self._damaged("it is missing")
-        return TableVersion(snapshot, state)
+        return EventTableVersion(snapshot, state)
 
     def _snapshot(self) -> TableSnapshot:
         """The table, which is one of events or does not exist."""
@@ -316,7 +318,11 @@ class EventTable:
     # -- what a batch does ----------------------------------------------------------------------
 
     def _apply(
-        self, loaded: TableVersion, events: Sequence[TableEvents], *, is_truncated: bool = False
+        self,
+        loaded: EventTableVersion,
+        events: Sequence[TableEvents],
+        *,
+        is_truncated: bool = False,
     ) -> EventTableReport | None:
         """None when another writer committed first. is_truncated: as for `BatchWriter.prepare`."""
         found = self._writer.prepare(loaded, events, is_truncated=is_truncated)
@@ -327,7 +333,7 @@ class EventTable:
         return self._truncate(loaded, events, found)
 
     def _truncate(
-        self, loaded: TableVersion, events: Sequence[TableEvents], new: NewTruncations
+        self, loaded: EventTableVersion, events: Sequence[TableEvents], new: NewTruncations
     ) -> EventTableReport | None:
         """Delete the rows that new truncations delete, and apply the events. The truncations are
         remembered with these: a process that ends before gets them again."""

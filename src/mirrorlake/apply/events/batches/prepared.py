@@ -19,7 +19,7 @@ from mirrorlake.model.table import TableId
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersion:
+class EventTableVersion:
     """A table and its state at one version."""
 
     snapshot: TableSnapshot

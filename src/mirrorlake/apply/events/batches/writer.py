@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.batches.prepared import (
+    EventTableVersion,
     NewTruncations,
     PreparedBatch,
-    TableVersion,
     event_table_error,
 )
 from mirrorlake.apply.events.columns import check_key
@@ -80,7 +80,11 @@ class BatchWriter:
     settings: EventInput
 
     def prepare(
-        self, before: TableVersion, events: Sequence[TableEvents], *, is_truncated: bool = False
+        self,
+        before: EventTableVersion,
+        events: Sequence[TableEvents],
+        *,
+        is_truncated: bool = False,
     ) -> Preparation:
         """is_truncated: whether the rows that new truncations delete were deleted. Raises
         TableError."""
@@ -95,7 +99,7 @@ class BatchWriter:
 
     def _merge(
         self,
-        before: TableVersion,
+        before: EventTableVersion,
         state: EventTableState,
         events: Sequence[TableEvents],
         keys: KeyedFiles,
@@ -192,7 +196,7 @@ class BatchWriter:
 
     def _append(
         self,
-        before: TableVersion,
+        before: EventTableVersion,
         state: EventTableState,
         rows: AppliedRows,
         letters: Sequence[DeadLetter],
@@ -215,7 +219,7 @@ class BatchWriter:
 
     def write(
         self,
-        before: TableVersion,
+        before: EventTableVersion,
         state: EventTableState,
         found: merging.Merged | pa.Table,
         letters: Sequence[DeadLetter] = (),
@@ -266,13 +270,13 @@ class BatchWriter:
         version = before.snapshot.version + 1
         return PreparedBatch(version, operation, actions, state, counts, letters, parked)
 
-    def _has_metadata(self, before: TableVersion) -> bool:
+    def _has_metadata(self, before: EventTableVersion) -> bool:
         """Whether rows have position and time; a table that has these columns always fills them."""
         if not before.snapshot.exists:
             return self.settings.metadata_columns
         return self.settings.metadata_columns or ROW_POSITION in before.schema.schema
 
-    def _search(self, before: TableVersion, state: EventTableState) -> Search | None:
+    def _search(self, before: EventTableVersion, state: EventTableState) -> Search | None:
         """Finds the rows of keys, given under internal names; None if the table has to be looked
         into later: it gets columns, or its files would have to be fetched in vain."""
         if is_url(self.location) or self._metadata(before, state) is not None:
@@ -280,7 +284,7 @@ class BatchWriter:
         search = searcher(Path(self.location), before.files, before.schema, THREADS)
         return lambda keys: search(keys.rename_columns(key_names(state)))
 
-    def _metadata(self, before: TableVersion, state: EventTableState) -> dict[str, Any] | None:
+    def _metadata(self, before: EventTableVersion, state: EventTableState) -> dict[str, Any] | None:
         """The metaData action of a new table, or of one with new columns."""
         wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(before))
         if not before.snapshot.exists:
