@@ -112,12 +112,12 @@ class Table:
             return self._mark(change.row, alike, touched)
         if self.soft is not None and change.marker == 0 and alike and self._is_deleted(alike[0]):
             touched.add(identity(key))
-            self.rows = [row for row in self.rows if row not in alike]
+            self.rows = [row for row in self.rows if not any(row is one for one in alike)]
         if change.marker == 0:
             self.rows.append(filled(change.row, deleted))
             return None
         touched.add(identity(key))
-        self.rows = [row for row in self.rows if row not in alike]
+        self.rows = [row for row in self.rows if not any(row is one for one in alike)]
         if change.marker == 2:
             return alike[0] if len(alike) == 1 else None
         self.rows.append(filled(change.row, alike[0] if len(alike) == 1 else None))
