@@ -16,6 +16,7 @@ UNCHANGED = "<unchanged>"
 """Stands where the source did not send a value."""
 
 Row = tuple[Any, ...]
+Limits = tuple[int, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,33 @@ class Table:
         return feed
 
     def backfill(
-        self, batch: Sequence[Change], low: Row | None, high: Row | None, *, is_closed: bool
+        self,
+        batch: Sequence[Change],
+        low: Row | None,
+        high: Row | None,
+        *,
+        is_closed: bool,
+        limits: Limits = (0, None, None),
     ) -> Counter[tuple[str, Row]]:
         """Let the rows with keys in a range be those that a batch leaves of nothing; returns the
         feed, which has nothing of a row that was there once and stays. Metadata makes no row
-        another one."""
-        inside = [row for row in self.rows if self._is_inside(row, low, high, is_closed=is_closed)]
+        another one. limits: the place of a column, its least value, and one that it is less
+        than."""
+
+        def is_inside(row: Row) -> bool:
+            place, least, below = limits
+            is_limited = (least is None or row[place] >= least) and (
+                below is None or row[place] < below
+            )
+            return is_limited and self._is_inside(row, low, high, is_closed=is_closed)
+
+        inside = [row for row in self.rows if is_inside(row)]
         told, there = (
             Table(self.key, soft=self.soft, metadata=self.metadata),
             Table(self.key, inside),
         )
         told.apply(batch)
-        assert all(self._is_inside(row, low, high, is_closed=is_closed) for row in told.rows)
+        assert all(map(is_inside, told.rows))
         stays = [
             row
             for row in inside
@@ -112,7 +128,7 @@ class Table:
             return self._mark(change.row, alike, touched)
         if self.soft is not None and change.marker == 0 and alike and self._is_deleted(alike[0]):
             touched.add(identity(key))
-            self.rows = [row for row in self.rows if not any(row is one for one in alike)]
+            self.rows = [row for row in self.rows if row not in alike]
         if change.marker == 0:
             self.rows.append(filled(change.row, deleted))
             return None

@@ -16,7 +16,12 @@ from mirrorlake import read_feed, root
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.apply.engine import Engine
 from mirrorlake.capture.backfill.backfills import BackfillSettings
-from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
+from mirrorlake.capture.backfill.jobs import (
+    BackfillJob,
+    BackfillJobState,
+    BackfillRecords,
+    BackfillRequest,
+)
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
@@ -192,9 +197,13 @@ class EvolvingDatabase:
 
     def read_again(self) -> list[BackfillRequest]:
         """Requests to read tables again, each of which is completed."""
+        return [job.request for job in self.jobs()]
+
+    def jobs(self) -> list[BackfillJob]:
+        """The backfills that there are records of, each of which is completed."""
         jobs = BackfillRecords(Records(self.store, root.LANDING)).jobs()
         assert {job.state for job in jobs} <= {BackfillJobState.COMPLETED}
-        return [job.request for job in jobs]
+        return jobs
 
     def columns(self, table: str) -> list[str]:
         return in_process_engine(self.store).progress(f"Tables/public/{table}").schema.names

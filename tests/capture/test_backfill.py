@@ -16,13 +16,14 @@ import pytest
 from mirrorlake import root
 from mirrorlake.app.status.backfills import sentence
 from mirrorlake.capture.backfill import backfills, requests
-from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, requested_range
+from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import (
     BackfillJob,
     BackfillJobState,
     BackfillRecords,
     BackfillRequest,
 )
+from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.writer import LandingWriter

@@ -124,7 +124,15 @@ def ranges(draw: st.DrawFn) -> tuple[Shape, pa.Table, list[tuple], keys.KeyRange
         ends.append(tuple(draw(st.sampled_from(some)) for some in known[:width]))
     low, high = (_table(shape.key, kinds, [end]) if end else None for end in ends)
     table = _table(shape.key, kinds, rows)
-    return shape, table, rows, keys.KeyRange(low, high, is_closed=draw(st.booleans())), ends
+    place = draw(st.integers(0, len(known) - 1))
+    limits = []
+    for _ in range(2):
+        value = draw(st.none() | st.sampled_from(known[place]))
+        ends.append(None if value is None else (place, value))
+        name, kind = shape.key[place], kinds[place]
+        limits.append(None if value is None else pa.table({name: pa.array([value], kind)}))
+    is_closed = draw(st.booleans())
+    return shape, table, rows, keys.KeyRange(low, high, is_closed, *limits), ends
 
 
 def _table(names, kinds, rows) -> pa.Table:
@@ -145,12 +153,14 @@ def _sortable(row: tuple) -> tuple:
 
 @given(ranges())
 def test_a_range_contains_the_keys_between_its_bounds(drawn) -> None:
-    _shape, table, rows, asked, (low, high) = drawn
+    _shape, table, rows, asked, (low, high, least, below) = drawn
     expected = []
     for row in map(_sortable, rows):
         above = not low or row[: len(low)] > _sortable(low)
         above = above or (asked.is_closed and row[: len(low)] == _sortable(low))
-        expected.append(above and (not high or row[: len(high)] <= _sortable(high)))
+        inside = above and (not high or row[: len(high)] <= _sortable(high))
+        inside &= least is None or row[least[0]] >= _sortable(least[1:])[0]
+        expected.append(inside and (below is None or row[below[0]] < _sortable(below[1:])[0]))
     assert asked.contains(table).tolist() == expected
     assert keys.KeyRange.parse(asked.as_record()) == asked
     assert keys.KeyRange.parse(asked.as_record()).contains(table).tolist() == expected
@@ -162,6 +172,33 @@ def test_rows_are_ascending_if_each_key_is_greater_than_the_one_before(drawn) ->
     found = list(map(_sortable, rows))
     assume(not any(None in row for row in rows))
     assert keys.is_ascending(table, shape.key) == (found == sorted(set(found)))
+
+
+def test_the_parts_of_a_range_have_its_limits() -> None:
+    low, high = (pa.table({"a": [n]}) for n in (1, 5))
+    least, below = (pa.table({"b": [n]}) for n in (10, 20))
+    asked = keys.KeyRange(low, None, True, least, below)
+    rows = pa.table({"a": [1, 1, 3, 9, 3], "b": [10, 20, 19, 11, 9]})
+    assert asked.contains(rows).tolist() == [True, False, True, True, False]
+    assert asked.ends_at(pa.table(high)).contains(rows).tolist() == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert asked.beyond(pa.table(high)).contains(rows).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_release_that_knows_no_limits_does_not_take_a_range_with_them_for_all_keys() -> None:
+    record = keys.KeyRange(least=pa.table({"b": [10]})).as_record()
+    assert not {"low", "high", "is_closed"} & record.keys()
 
 
 @pytest.mark.parametrize("text", ["", "!", "AAAA", 1])

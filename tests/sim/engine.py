@@ -312,7 +312,7 @@ class ModelledEngine:
         feed: Counter[tuple[str, Row]] = Counter()
         changes = [change for one in files for change in one]
         if step.backfill:
-            feed += backfilled(table.table, step.backfill.keys, changes)
+            feed += backfilled(table.table, table.schema.names, step.backfill.keys, changes)
             table.backfilled.append((step.backfill, feed))
             changes = []
         if step.truncated:
@@ -393,13 +393,19 @@ def _said(table: LakeTable, step: ApplyFiles) -> dict[int, Any]:
     return {table.schema.names.index(n): v for n, v in said.items() if n in table.schema}
 
 
-def backfilled(table: Table, keys: KeyRange, changes: Sequence[Change]) -> Counter[tuple[str, Row]]:
-    """Apply a chunk of a backfill."""
+def backfilled(
+    table: Table, names: Sequence[str], keys: KeyRange, changes: Sequence[Change]
+) -> Counter[tuple[str, Row]]:
+    """Apply a chunk of a backfill. names: of the columns."""
     low, high = (
         None if bound is None else tuple(column[0].as_py() for column in bound.columns)
         for bound in (keys.low, keys.high)
     )
-    return table.backfill(changes, low, high, is_closed=keys.is_closed)
+    least, below = (
+        None if bound is None else bound.columns[0][0].as_py() for bound in (keys.least, keys.below)
+    )
+    limits = (names.index(keys.limited) if keys.limited else 0, least, below)
+    return table.backfill(changes, low, high, is_closed=keys.is_closed, limits=limits)
 
 
 def _counts(feed: Counter[tuple[str, Row]]) -> Counts:

@@ -432,8 +432,7 @@ class Capture:
         if part.table not in {table.table for table in self._streamed()}:
             return
         # As it is now: it may have got a key just before.
-        found = (table for table in self._source.discover() if table.table == part.table)
-        table = next(found, None)
+        table = next((one for one in self._source.discover() if one.table == part.table), None)
         if table is None:
             return
         is_retyped = part.kinds <= schema_policy.TYPES - self._settings.stops_at
@@ -446,7 +445,7 @@ class Capture:
         if error := error or schema_policy.refusal_to_read(self._settings, table, part):
             self._lost(part.table, error)
         else:
-            self._backfills.require(table.table, part.error, part.saved)
+            self._backfills.require(table.table, part.error, part.saved, part.within)
 
     def _landed(self, part: Part) -> Part | None:
         found = self._unloaded.landed(part)
@@ -590,7 +589,8 @@ class Capture:
             self._findings.log(finding)
             if finding.check == DIFFERS and finding.table is not None and finding.kind:
                 error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._differs(TableDiffers(finding.table, frozenset({finding.kind}), error))
+                kinds = frozenset({finding.kind})
+                self._differs(TableDiffers(finding.table, kinds, error, (), finding.within))
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 gap = SourceGap(finding.message, where="the source", hint=finding.remedy)
                 raise self._log_start.with_hint(gap)

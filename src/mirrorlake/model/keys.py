@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -93,17 +93,31 @@ def _close(values: np.ndarray, beyond: int) -> tuple[np.ndarray, int]:
 # -- ranges -------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """Values of a column, as texts: from `least` on, and less than `below`. None is no bound."""
+
+    column: str
+    least: str | None
+    below: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class KeyRange:
     """The keys greater than `low` (or equal to it, if `is_closed`) and at most `high`.
 
     A bound is one row with all columns of the key, or only the first of them; the others are then
     ignored. None is no bound. The type of a bound is that of its column, or can be cast to it.
+
+    least, below: of these keys only those in which one column, any of the key, is at least the one
+    value and less than the other; as bounds of that column.
     """
 
     low: pa.Table | None = None
     high: pa.Table | None = None
     is_closed: bool = False
+    least: pa.Table | None = None
+    below: pa.Table | None = None
 
     def contains(self, rows: pa.Table) -> np.ndarray:
         """Whether each row has a key in the range; bool. `rows` has the key columns.
@@ -116,24 +130,44 @@ class KeyRange:
             inside &= beyond | at if self.is_closed else beyond
         if self.high is not None:
             inside &= ~_compared(rows, self.high)[0]
+        if self.least is not None:
+            beyond, at = _compared(rows, self.least)
+            inside &= beyond | at
+        if self.below is not None:
+            beyond, at = _compared(rows, self.below)
+            inside &= ~(beyond | at)
         return inside
+
+    @property
+    def limited(self) -> str | None:
+        """The column that `least` and `below` are bounds of."""
+        for bound in (self.least, self.below):
+            if bound is not None:
+                return str(bound.column_names[0])
+        return None
 
     def ends_at(self, high: pa.Table) -> KeyRange:
         """The part of the range up to and including a bound."""
-        return KeyRange(self.low, high, self.is_closed)
+        return replace(self, high=high)
 
     def beyond(self, low: pa.Table) -> KeyRange:
         """The part of the range after a bound."""
-        return KeyRange(low, self.high)
+        return replace(self, low=low, is_closed=False)
 
     def as_record(self) -> dict[str, Any]:
         """As plain data, with bounds as Arrow IPC streams, which keep every value exactly."""
-        return {"low": _text(self.low), "high": _text(self.high), "is_closed": self.is_closed}
+        said = {"low": _text(self.low), "high": _text(self.high), "is_closed": self.is_closed}
+        if self.limited is None:
+            return said
+        # An earlier release, for which all keys between `low` and `high` were meant, refuses it.
+        return {"limited": {**said, "least": _text(self.least), "below": _text(self.below)}}
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
         """The inverse of `as_record`. Raises ValueError, KeyError."""
-        return cls(_bound(record["low"]), _bound(record["high"]), record["is_closed"] is True)
+        said = record.get("limited", record)
+        bounds = (_bound(said.get(name)) for name in ("least", "below"))
+        return cls(_bound(said["low"]), _bound(said["high"]), said["is_closed"] is True, *bounds)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeyRange) and self.as_record() == other.as_record()

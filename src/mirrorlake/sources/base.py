@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from mirrorlake.model.change import SchemaChangeKind
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Chunk
@@ -71,6 +71,7 @@ class CheckResult:
     remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change; for an error
     of a table, `PUBLICATION_CHANGED` where the table goes on once it is streamed again, see
     `ManagedObjects.include_again`. addition: what others can do about that, where we may not.
+    within: for `DIFFERS`, as in `TableDiffers`.
     """
 
     check: str
@@ -80,6 +81,7 @@ class CheckResult:
     table: TableId | None = None
     kind: SchemaChangeKind | None = None
     addition: str = ""
+    within: tuple[ColumnBounds, ...] = ()
 
 
 class Snapshot(Protocol):

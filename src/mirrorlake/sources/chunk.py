@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from mirrorlake.errors import TableError
 from mirrorlake.model.change import Alteration, Marker, SchemaChangeKind
+from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -130,12 +131,14 @@ class TableDiffers:
     """Rows that came before have changed since, which is not in the source's log: the table
     goes on when it is read again, from a snapshot that is taken after this, and else is lost.
     kinds: of all that was done to them, at least one. saved: columns of the mirror that have former
-    values until then, as in `Alteration.saved`."""
+    values until then, as in `Alteration.saved`. within: rows that do not differ are outside of
+    these; none where any row may."""
 
     table: TableId
     kinds: frozenset[SchemaChangeKind]
     error: TableError
     saved: tuple[str, ...] = ()
+    within: tuple[ColumnBounds, ...] = ()
 
 
 Part = Changes | Truncation | SchemaChange | TableLost | TableDiffers

@@ -42,11 +42,12 @@ def chunk(
     low: Row | None = None,
     high: Row | None = None,
     closed: bool = False,
+    limits: tuple[pa.Table | None, pa.Table | None] = (None, None),
     **expected: Any,
 ) -> Lands:
-    """A file of a backfill lands."""
+    """A file of a backfill lands. limits: `least` and `below` of its keys."""
     ends = [None if end is None else bound(shape, *end) for end in (low, high)]
-    said = BackfillChunk("one", 1, KeyRange(*ends, is_closed=closed))
+    said = BackfillChunk("one", 1, KeyRange(*ends, closed, *limits))
     return lands(list(changes), backfill=said, **expected)
 
 
@@ -220,4 +221,57 @@ EMPTY = Scenario(
     rows=ROWS[:1],
 )
 
-BACKFILLS = [LOST_OTHER_GONE, EQUAL, *RANGES, *PAIR_RANGES, *TYPED, REPEATED, DOUBLED, EMPTY]
+DAYS = Shape.of(["id", "day"], id=types.LONG, day=types.DATE, v=types.STRING)
+DAY = [date(2026, 1, n) for n in range(1, 5)]
+
+
+def limited(
+    name: str, least: date | None, below: date | None, *gone: int, **bounds: Any
+) -> Scenario:
+    """Of twelve rows, each fourth of the same day, two are read that are of the third day."""
+    ends = [None if day is None else pa.table({"day": pa.array([day])}) for day in (least, below)]
+    there = [(n, DAY[n % 4], "there") for n in range(12)]
+    read = [(n, DAY[2], "read") for n in (2, 6)]
+    return Scenario(
+        f"a chunk of the keys {name}",
+        ["CF-144"],
+        DAYS,
+        [
+            lands([insert(*row) for row in there]),
+            chunk(
+                DAYS,
+                *(upsert(*row) for row in read),
+                limits=(ends[0], ends[1]),
+                counts=Counts(update=2, delete=len(gone)),
+                feed={
+                    "update_preimage": [there[2], there[6]],
+                    "update_postimage": read,
+                    "delete": [there[n] for n in gone],
+                },
+                **bounds,
+            ),
+        ],
+        rows=[*read, *(row for row in there if row[0] not in {2, 6, *gone})],
+    )
+
+
+BETWEEN = {"low": (0, DAY[3]), "high": (10, DAY[1])}
+LIMITED = [
+    limited("of a day", DAY[2], DAY[3], 10),
+    limited("of a day or later", DAY[2], None, 3, 7, 10, 11),
+    limited("before a day", None, DAY[3], 0, 1, 4, 5, 8, 9, 10),
+    limited("of a day, between two keys", DAY[2], DAY[3], **BETWEEN),
+    limited("of a day or later, between two keys", DAY[2], None, 3, 7, **BETWEEN),
+]
+
+BACKFILLS = [
+    LOST_OTHER_GONE,
+    EQUAL,
+    *RANGES,
+    *PAIR_RANGES,
+    *LIMITED,
+    *TYPED,
+    REPEATED,
+    DOUBLED,
+    EMPTY,
+]

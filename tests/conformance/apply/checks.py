@@ -121,7 +121,8 @@ def _modelled(played: Played) -> tuple[list[Row], Feeds] | None:
             return None
         changes = [Change(*change) for file in files for change in file]
         chunk = act.step.get("backfill")
-        feed += backfilled(model, chunk.keys, changes) if chunk else model.apply(changes)
+        names = played.scenario.shape.schema.names
+        feed += backfilled(model, names, chunk.keys, changes) if chunk else model.apply(changes)
         if act.step.get("suppress_unchanged"):
             feed = without_equal(feed)
         if feed:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta.lookup import key_range, row_cache
-from mirrorlake.delta.lookup.key_range import rows_between
+from mirrorlake.delta.lookup.key_range import overlapping, rows_between
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from mirrorlake.model.keys import KeyRange, bound_of, is_ordered
@@ -54,7 +54,12 @@ def ranges(draw: st.DrawFn) -> tuple[Shape, list[tuple[Sequence[Row], Sequence[i
     for end in draw(st.lists(st.none() | whole, min_size=2, max_size=2)):
         columns = shape.key[: draw(st.integers(1, len(shape.key)))]
         ends.append(None if end is None else bound_of(shape.arrow([end]), columns, 0))
-    return shape, files, KeyRange(*ends, is_closed=draw(st.booleans()))
+    limited = draw(st.sampled_from(shape.key))
+    limits = [
+        None if end is None else bound_of(shape.arrow([end]), [limited], 0)
+        for end in draw(st.lists(st.none() | whole, min_size=2, max_size=2))
+    ]
+    return shape, files, KeyRange(*ends, draw(st.booleans()), *limits)
 
 
 @pytest.mark.clause("CF-144")
@@ -69,6 +74,10 @@ def test_the_rows_of_a_range_are_those_of_a_plain_scan(drawn, mapped: bool) -> N
         inside = keys.contains(shape.arrow(rows))
         wanted = [row for row, is_inside in zip(rows, inside, strict=True) if is_inside]
         assert counted(between(table, shape, keys)) == counted(wanted)
+        searched = overlapping(table.files, table.schema, shape.key, keys)
+        found = rows_between(table.path, searched, table.schema, shape.key, keys, MANY)
+        assert found is not None
+        assert counted(rows_of(found)) == counted(wanted)
 
 
 NUMBERS = Shape.of(["id"], id=types.LONG, name=types.STRING)

@@ -25,7 +25,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.verification.comparison import Differences, compare, plain
 from mirrorlake.app.verification.mirrored_rows import opened
 from mirrorlake.app.verification.source_rows import RowsAtCut
-from mirrorlake.capture.backfill.backfills import requested_range
+from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.record import Records

@@ -35,16 +35,16 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillJobState,
     BackfillRecords,
 )
+from mirrorlake.capture.backfill.ranges import remaining
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.sink import BackfillRows, Lost, SinkWriter
 from mirrorlake.errors import CannotBackfill, SourceUnavailable, TableAltered, TableError
-from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import BackfillChunk, parse_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -171,11 +171,19 @@ class Backfills:
         # What waits for the stream to describe columns goes on when it does, perhaps much later.
         return all(backfill.unseen > self._settings.unseen for backfill in self._running.values())
 
-    def require(self, table: TableId, error: TableError, saved: tuple[str, ...] = ()) -> None:
+    def require(
+        self,
+        table: TableId,
+        error: TableError,
+        saved: tuple[str, ...] = (),
+        within: Sequence[ColumnBounds] = (),
+    ) -> None:
         """Read a table again by itself, from now on, because it differs: it is noted at once, and
         the table is lost when it cannot be done. What has not begun yet will do, unless there are
-        columns to be `saved` until then."""
-        self._jobs.require(str(table), error.what, self._clock.now(), self._over, saved)
+        columns to be `saved` until then. within: as in `TableDiffers`."""
+        for bounds in within or (None,):
+            now = self._clock.now()
+            self._jobs.require(str(table), error.what, now, self._over, saved, bounds)
         self._looked = float("-inf")
         self._note_differing()
         self._reached(CrashPoint.BACKFILL_REQUIRED)
@@ -284,7 +292,7 @@ class Backfills:
             self._ended(job, BackfillJobState.UNSUPPORTED, error.what)
             return
         is_new = not job.started
-        expected = job.expected or (found.rows if job.request.keys is None else None)
+        expected = job.expected or (found.rows if job.request.is_whole else None)
         job = job.now(
             self._clock.now(),
             state=BackfillJobState.ACTIVE,
@@ -462,7 +470,7 @@ class Backfills:
                 for writer in writers:
                     writer.backfill(found)
 
-        is_whole = chunk.is_last and running.job.request.keys is None
+        is_whole = chunk.is_last and running.job.request.is_whole
         if chunk.is_last:
             self._note_differing(but=said.backfill)
         if is_whole and self._unloaded:
@@ -518,52 +526,3 @@ class Backfills:
             reading.close()
         else:  # in the middle of a read on another thread
             session.pending.add_done_callback(lambda _done: reading.close())
-
-
-def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> KeyRange:
-    """The keys that are still to be read: `left`, unless the table has another key by now, so that
-    it is to be read from the beginning. Raises CannotBackfill."""
-    columns = [(name, arrow_type(table.schema[name].type)) for name in table.key]
-    bounds = [] if left is None else [bound for bound in (left.low, left.high) if bound is not None]
-    if left is None or any(
-        [(field.name, field.type) for field in bound.schema] != columns[: bound.num_columns]
-        for bound in bounds
-    ):
-        return requested_range(table, job.request.keys)
-    return left
-
-
-def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
-    """The requested range of keys: of the first key column, both ends with it.
-
-    Raises CannotBackfill for a text that is no value of the column, and for a table without a key.
-    """
-    if keys is None:
-        return KeyRange()
-    if not table.key:
-        raise CannotBackfill(
-            "the table has no key, so that only all of it can be read again",
-            table=str(table.table),
-            hint=f"Run `mirrorlake backfill {table.table}` without a range.",
-        )
-    name = table.key[0]
-    low, high = (_value(table, name, text) for text in keys)
-    return KeyRange(low, high, is_closed=True)
-
-
-def _value(table: SourceTable, name: str, text: str) -> pa.Table:
-    kind = arrow_type(table.schema[name].type)
-    try:
-        if pa.types.is_timestamp(kind):
-            value = pa.array([parse_time(text)], kind)
-        elif pa.types.is_binary(kind):
-            value = pa.array([bytes.fromhex(text.removeprefix("\\x"))], kind)
-        else:
-            value = pa.array([text]).cast(kind)
-    except (pa.ArrowInvalid, ValueError) as error:
-        raise CannotBackfill(
-            f"a bound is no value of its key column {name}, which is a {table.schema[name].type}",
-            table=str(table.table),
-            column=name,
-        ) from error
-    return pa.table([value], names=[name])

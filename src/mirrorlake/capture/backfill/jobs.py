@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.errors import UsageError
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import FORMAT, LaterFormat, format_time, parse_time
 
 FOLDER = "backfills"
@@ -46,7 +46,7 @@ class BackfillRequest:
     None for the whole table. max_bytes_per_second: of rows in memory. requested: when, RFC 3339.
     reason: why capture requested it itself, because the table differs; it stops when such a
     backfill ends before it is complete. saved: columns of the mirror with former values, which are
-    dropped when it is."""
+    dropped when it is. within: of the keys, those that may differ; None for all."""
 
     id: str
     table: str
@@ -56,6 +56,12 @@ class BackfillRequest:
     reason: str = ""
     saved: tuple[str, ...] = ()
     max_bytes_per_second: int | None = None
+    within: ColumnBounds | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the table are read."""
+        return self.keys is None and self.within is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +195,25 @@ class BackfillRecords:
         now: datetime,
         but: Collection[str] = (),
         saved: tuple[str, ...] = (),
+        within: ColumnBounds | None = None,
     ) -> None:
-        """Request a backfill of a table that differs, unless there is one that has not begun and
-        has the columns to be `saved`. but: ids that are over."""
+        """Request a backfill of a table that differs, unless there is one that has not begun, reads
+        what is `within`, and has the columns to be `saved`. but: ids that are over."""
         for job in self.jobs(but):
             request = job.request
             is_waiting = request.reason and request.table == table and not job.started
-            if is_waiting and {*saved} <= {*request.saved}:
+            reads = request.is_whole or (request.keys is None and request.within == within)
+            if is_waiting and reads and {*saved} <= {*request.saved}:
                 return
-        number, requested = f"{uuid.uuid4()}", format_time(now)
-        self.add(BackfillRequest(number, table, requested=requested, reason=reason, saved=saved))
+        new = BackfillRequest(
+            f"{uuid.uuid4()}",
+            table,
+            requested=format_time(now),
+            reason=reason,
+            saved=saved,
+            within=within,
+        )
+        self.add(new)
 
     def stop(self, job: BackfillJob) -> None:
         """Request the end of a backfill."""
@@ -251,7 +266,7 @@ class BackfillRecords:
         return {
             job.request.table
             for job in self.jobs()
-            if job.request.keys is None and not job.state.is_over
+            if job.request.is_whole and not job.state.is_over
         }
 
     def is_to_stop(self, job: BackfillJob) -> bool:
@@ -278,6 +293,7 @@ class BackfillRecords:
                 str(record.get("reason", "")),
                 tuple(map(str, record.get("saved", ()))),
                 record.get("max_bytes_per_second"),
+                ColumnBounds(**within) if (within := record.get("within")) else None,
             )
             if number + STATE not in names:
                 return BackfillJob(request)

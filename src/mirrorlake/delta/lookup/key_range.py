@@ -25,15 +25,29 @@ def overlapping(
     key: Sequence[str],
     keys: KeyRange,
 ) -> list[Mapping[str, Any]]:
-    """The files that can contain a key of the range, by the bounds of the first key column."""
-    if key[0] in schema.partitions:
+    """The files that can contain a key of the range, by the bounds of the first key column and of
+    the one that limits the range."""
+    found = _between(files, schema, key[0], keys.low, keys.high)
+    if keys.limited is None:
+        return found
+    return _between(found, schema, keys.limited, keys.least, keys.below)
+
+
+def _between(
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    name: str,
+    low: pa.Table | None,
+    high: pa.Table | None,
+) -> list[Mapping[str, Any]]:
+    if name in schema.partitions:
         return list(files)
-    column = arrow_schema(schema.schema).field(key[0])
+    column = arrow_schema(schema.schema).field(name)
     ends = [
-        None if bound is None else bound[key[0]].cast(column.type).combine_chunks()
-        for bound in (keys.low, keys.high)
+        None if bound is None else bound[name].cast(column.type).combine_chunks()
+        for bound in (low, high)
     ]
-    return statistics.overlapping(files, schema.physical_of(key[0]), *ends)
+    return statistics.overlapping(files, schema.physical_of(name), *ends)
 
 
 def keys_between(

@@ -38,6 +38,7 @@ from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
 from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent, check_keys, check_whole
 from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
+from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer
 from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
@@ -203,14 +204,14 @@ class Decoder:
             after = cast("Lsn", transactions.after[transaction[index]])
             follow = partial(self._follow, index, relation, int(ids[transaction[index]]), after)
             yield from self._checked(relation.oid, follow)
-            # A partition is described right behind its root, whose name its rows get. So are
-            # tables that are truncated together, each behind the one before.
+            # A partition is described right behind its root, whose name its rows get; tables that
+            # are truncated together, too, each behind the one before.
             root = relations.get(index - 1, self._described if index == 0 else None)
-            is_leaf = str(relation.oid) not in self._names
-            if is_leaf and root is not None and str(root.oid) in self._names:
+            if root and str(root.oid) in self._names and str(relation.oid) not in self._names:
                 logged = None if relation.identity == FULL else _key_names(relation)
-                self._leaves[index] = root.oid, relation.oid, logged
-                check = partial(self.recognition.described_leaf, root.oid, relation.oid, logged)
+                self._leaves[index] = leaf = root.oid, relation.oid, logged
+                by = int(ids[transaction[index]])
+                check = partial(self.recognition.described_leaf, *leaf, by)
                 yield from self._checked(root.oid, partial(self._partition, root.oid, check))
         self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
@@ -240,14 +241,16 @@ class Decoder:
         name = self._names[str(relation.oid)]
         return TableDiffers(name, frozenset(kinds), error, tuple(found.saved.values()))
 
-    def _partition(self, oid: int, check: Callable[[], str | None]) -> TableDiffers | None:
+    def _partition(
+        self, oid: int, check: Callable[[], PartitionsDiffer | None]
+    ) -> TableDiffers | None:
         """check: returns why rows of partitions of a table differ."""
         assert self.recognition is not None
-        if not (reason := check()):
+        if (found := check()) is None:
             return None
-        error = self.recognition.altered(oid, reason)
         kinds = frozenset({SchemaChangeKind.PARTITION_CHANGED})
-        return TableDiffers(self._names[str(oid)], kinds, error)
+        error = self.recognition.altered(oid, found.reason)
+        return TableDiffers(self._names[str(oid)], kinds, error, within=found.within)
 
     def _checked(
         self, oid: int, check: Callable[[], TableDiffers | None]

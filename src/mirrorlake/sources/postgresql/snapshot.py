@@ -465,6 +465,10 @@ def _where(table: SourceTable, keys: KeyRange) -> sql.Composable:
         conditions.append(_bounded(table, keys.low, ">=" if keys.is_closed else ">"))
     if keys.high is not None:
         conditions.append(_bounded(table, keys.high, "<="))
+    if keys.least is not None:
+        conditions.append(_bounded(table, keys.least, ">="))
+    if keys.below is not None:
+        conditions.append(_bounded(table, keys.below, "<"))
     if condition := table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
     return sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")

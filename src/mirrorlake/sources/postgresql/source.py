@@ -281,8 +281,9 @@ class PostgresSource:
                         error.hint,
                         TableId.parse(error.table),
                         kind,
+                        within=within,
                     )
-                    for kind, error in self._recognition.faults(looks)
+                    for kind, error, within in self._recognition.faults(looks)
                 ]
                 findings += [
                     CheckResult(

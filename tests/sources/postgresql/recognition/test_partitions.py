@@ -132,7 +132,7 @@ def test_no_row_passes_that_came_after_something_that_the_log_does_not_tell(
         for by, (what, _leaf) in taken.items():
             if what == TRUNCATION:
                 recognition.truncated(OID, by)
-        told = [recognition.described_leaf(OID, leaf, None) for leaf in rows.values()]
+        told = [recognition.described_leaf(OID, leaf, None, by) for by, leaf in rows.items()]
         if recognition.is_looked_at(OID):
             told.append(recognition.changed(OID, rows.keys(), frozenset(taken)))
         stopped = stopped or any(told)

@@ -16,6 +16,7 @@ from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, translated
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
+from mirrorlake.sources.postgresql.recognition.partitions import bounds_of
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.table import SourceTable
@@ -50,10 +51,10 @@ join pg_catalog.pg_class c on c.oid = w.oid
 """
 
 _TREE = """
-with recursive tree(root, oid, link) as (
-    select r, r, null::bigint from unnest(%(tables)s::oid[]) r
+with recursive tree(root, oid, link, top) as (
+    select r, r, null::bigint, null::oid from unnest(%(tables)s::oid[]) r
     union all
-    select t.root, i.inhrelid, i.xmin::text::bigint
+    select t.root, i.inhrelid, i.xmin::text::bigint, coalesce(t.top, i.inhrelid)
     from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
     join pg_inherits i on i.inhparent = t.oid and not i.inhdetachpending)
 """
@@ -70,11 +71,18 @@ where a.attrelid = any(%(tables)s::oid[]) and a.attnum > 0 and a.attgenerated = 
 order by a.attrelid, a.attnum
 """  # noqa: S608
 
+# Given the table of an expression, pg_get_expr waits for a lock on it; bounds depend on none.
 _LEAVES = f"""{_TREE}
 select t.root::bigint, c.oid::bigint, n.nspname, c.relname, c.relfilenode::bigint,
-       c.xmin::text::bigint, t.link, c.relkind <> 'p'
+       c.xmin::text::bigint, t.link, c.relkind <> 'p', a.attname, k.typname,
+       pg_get_expr(b.relpartbound, 0)
 from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
-where t.oid <> t.root
+left join pg_partitioned_table p on p.partrelid = t.root and p.partstrat = 'r' and p.partnatts = 1
+left join pg_attribute a on a.attrelid = t.root and a.attnum = p.partattrs[0]
+left join pg_type k on k.oid = a.atttypid and k.typnamespace = 'pg_catalog'::regnamespace
+    and k.typname in ('int2', 'int4', 'int8', 'date', 'timestamp', 'timestamptz')
+left join pg_class b on b.oid = t.top and k.oid is not null
+where t.oid <> t.root order by c.oid
 """  # noqa: S608
 
 # Attaching and detaching write all columns of a partition again.
@@ -136,10 +144,12 @@ class CatalogLook:
             columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
         links: dict[int, dict[int, int]] = {}
-        for oid, leaf, schema, name, node, changed, link, has_rows in leaves:
+        for oid, leaf, schema, name, node, changed, link, has_rows, *said in leaves:
             links.setdefault(oid, {})[leaf] = link
             if has_rows:
-                parts.setdefault(oid, {})[leaf] = Leaf(TableId(schema, name), node, changed)
+                bounds = bounds_of(*said) if all(said) else None
+                found_leaf = Leaf(TableId(schema, name), node, changed, bounds)
+                parts.setdefault(oid, {})[leaf] = found_leaf
         return {
             oid: TableLook(
                 at=Lsn.parse(end),

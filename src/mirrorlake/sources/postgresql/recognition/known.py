@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
+from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity
@@ -29,6 +30,7 @@ class Known:
     each column becomes in the mirror, by its number; written: which transaction wrote the facts of
     each column in the catalog. key, append_only: as `SourceTable` has them, the key by number; None
     where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
+    bounds: of the leaves, as `Leaf` has them, as far as they are known.
     """
 
     columns: Mapping[int, str]
@@ -45,6 +47,7 @@ class Known:
     key: tuple[int, ...] | None = None
     append_only: str = ""
     indexes: tuple[int, ...] = ()
+    bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -75,6 +78,7 @@ class Known:
             None if plain.get("key") is None else tuple(plain["key"]),
             plain.get("append_only", ""),
             tuple(plain.get("indexes", ())),
+            {int(oid): ColumnBounds(*said) for oid, said in plain.get("bounds", {}).items()},
         )
 
     def plain(self) -> dict[str, Any]:
@@ -95,6 +99,7 @@ class Known:
             "key": None if self.key is None else list(self.key),
             "append_only": self.append_only,
             "indexes": list(self.indexes),
+            "bounds": {str(oid): [*astuple(one)] for oid, one in self.bounds.items()},
         }
 
 
@@ -114,11 +119,13 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A partition that holds rows. changed: the transaction that wrote this of it."""
+    """A partition that holds rows. changed: the transaction that wrote this of it; bounds: what its
+    rows are within, if they have bounds of that form."""
 
     name: TableId
     node: int
     changed: int
+    bounds: ColumnBounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,12 @@ class TableLook:
             return None
         return {oid: leaf.node for oid, leaf in self.leaves.items()}
 
+    @property
+    def bounds(self) -> dict[int, ColumnBounds]:
+        """As in `Known`."""
+        leaves = self.leaves or {}
+        return {oid: leaf.bounds for oid, leaf in leaves.items() if leaf.bounds is not None}
+
     def known(self, selected: Callable[[str], bool] = lambda _name: True) -> Known:
         """The table, taken as it is. selected: whether a column of this name is captured."""
         key, append_only = self.key(selected)
@@ -174,6 +187,7 @@ class TableLook:
             key=key,
             append_only=append_only,
             indexes=self.identity.indexes,
+            bounds=self.bounds,
         )
 
     def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:

@@ -7,10 +7,65 @@ alone only when the stream has passed it. No I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook, is_before
+
+MOST = 8
+"""Ranges of a table that are read again one by one; if there are more, all of it is."""
+_BOUNDS = re.compile(r"FOR VALUES FROM \((.+)\) TO \((.+)\)")
+_WHOLE_NUMBER = re.compile(r"'?(-?\d+)'?")
+_DAY = re.compile(r"'(\d{4}-\d\d-\d\d)'")
+_MOMENT = re.compile(r"'(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?(\+00)?)'")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDiffer:
+    """Why rows of partitions differ. within: rows that do not are outside of these; none where any
+    row of the table may."""
+
+    reason: str
+    within: tuple[ColumnBounds, ...] = ()
+
+
+def bounds_of(column: str, kind: str, expression: str) -> ColumnBounds | None:
+    """The bounds of a partition by ranges of one column, of this type; None for others.
+
+    expression: as PostgreSQL prints it, with dates in ISO and times in UTC.
+    """
+    found = _BOUNDS.fullmatch(expression)
+    form = _WHOLE_NUMBER if kind.startswith("int") else _DAY if kind == "date" else _MOMENT
+    ends: list[str | None] = []
+    for text, without in zip(
+        found.groups() if found else (), ("MINVALUE", "MAXVALUE"), strict=False
+    ):
+        value = form.fullmatch(text)
+        if value is None and text != without:
+            return None
+        ends.append(value[1] if value else None)
+    return ColumnBounds(column, *ends) if ends else None
+
+
+def within(known: Known, look: TableLook, replaced: Mapping[int, Leaf]) -> tuple[ColumnBounds, ...]:
+    """The bounds of all partitions that were removed, added or replaced; none where these are not
+    known, or say nothing: rows of a partition that had other bounds meanwhile are outside of them,
+    and with other columns any row may differ."""
+    is_every = bool(look.leaves) and replaced.keys() == (look.leaves or {}).keys()
+    if is_every or attached_again(known, look) or look.columns != known.columns:
+        return ()
+    gone = (known.partitions or {}).keys() - (look.leaves or {}).keys()
+    found = {known.bounds.get(oid) for oid in gone}
+    found |= {leaf.bounds for leaf in added(known, look).values()}
+    for oid, leaf in replaced.items():
+        is_alike = known.bounds.get(oid) == leaf.bounds or oid in added(known, look)
+        found.add(leaf.bounds if is_alike else None)
+    names = {look.columns[number] for number in known.key or ()}
+    if len(found) > MOST or any(one is None or one.column not in names for one in found):
+        return ()
+    return tuple(sorted((one for one in found if one is not None), key=str))
 
 
 @dataclass(frozen=True, slots=True)

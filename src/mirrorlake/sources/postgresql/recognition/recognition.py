@@ -9,14 +9,21 @@ from typing import Protocol
 
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription, key_of
-from mirrorlake.sources.postgresql.recognition.known import REWRITTEN, Known, Leaf, TableLook
-from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
+from mirrorlake.sources.postgresql.recognition.known import (
+    REWRITTEN,
+    Known,
+    Leaf,
+    TableLook,
+    is_before,
+)
+from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer, StreamProgress
 from mirrorlake.sources.postgresql.recognition.renewals import Renewals
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -50,6 +57,10 @@ class Recognition:
     _truncated: dict[int, set[int]] = field(default_factory=dict)
     _pending: dict[tuple[int, int, int], Lsn] = field(default_factory=dict)
     _noted: set[int] = field(default_factory=set)
+    # Partitions of which only what is within their bounds was read, and those with rows of
+    # transactions older than their attachment: they may have had other bounds before.
+    _limited: set[int] = field(default_factory=set)
+    _early: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._known = {
@@ -111,16 +122,24 @@ class Recognition:
             return found
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
 
-    def described_leaf(self, oid: int, leaf: int, logged: Collection[str] | None) -> str | None:
-        """The stream describes a partition of a table, as of rows in it; of a table without
-        partitions it is another table. logged: the columns of its old rows that the log has, None
-        for all. Returns why earlier rows differ, None when they do not."""
+    def described_leaf(
+        self, oid: int, leaf: int, logged: Collection[str] | None, transaction: int
+    ) -> PartitionsDiffer | None:
+        """The stream describes a partition of a table, as of rows of a transaction in it; of a
+        table without partitions it is another table. logged: the columns of its old rows that the
+        log has, None for all. Returns why earlier rows differ, None when they do not."""
         known, look = self._known.get(oid), self._looks.get(oid)
         if known is None or look is None or look.leaves is None:
             return None
         if logged is not None and not {*(known.key_names or ())} <= {*logged}:
             return KEY_NOT_LOGGED
-        return partitions.removed(known, look, [leaf])
+        link = look.links.get(leaf, transaction)
+        if link != transaction and not is_before(link, transaction):
+            self._early.add(leaf)
+            if leaf in self._limited:
+                return PartitionsDiffer("a partition may have had other bounds before")
+        reason = partitions.removed(known, look, [leaf])
+        return PartitionsDiffer(reason) if reason else None
 
     def is_split(self, oid: int) -> bool:
         """Whether a table has partitions, as far as it is known."""
@@ -142,7 +161,7 @@ class Recognition:
 
     def changed(
         self, oid: int, transactions: Collection[int], ended: Collection[int]
-    ) -> str | None:
+    ) -> PartitionsDiffer | None:
         """The stream brings rows of these transactions to a table that is looked at. Returns why
         earlier rows differ, None when they do not."""
         progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
@@ -150,26 +169,27 @@ class Recognition:
 
     def faults(
         self, looks: Mapping[int, TableLook]
-    ) -> Iterator[tuple[SchemaChangeKind | None, TableAltered]]:
+    ) -> Iterator[tuple[SchemaChangeKind | None, TableAltered, tuple[ColumnBounds, ...]]]:
         """What was done to these tables, as far as it is known now: None where they cannot go on,
-        else why they differ, which is reported once."""
+        else why they differ, which is reported once, and within what, as in `TableDiffers`."""
         for oid, look in looks.items():
             if oid not in self.tables:
                 continue
             try:
                 self._check(self.tables[oid], self._at_least(oid, look), look)
             except TableAltered as error:
-                yield None, error
+                yield None, error, ()
                 continue
             if _is_put_back(self.tables[oid], self._known[oid], look):
                 self._note(oid, replace(self._known[oid], published=look.published))
-                yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK)
+                yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK), ()
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
             if reason := self._rewritten(oid, look):
-                yield SchemaChangeKind.TYPE_CHANGED, self.altered(oid, reason)
-            elif reason := self._partitions_differ(oid, look, progress):
-                yield SchemaChangeKind.PARTITION_CHANGED, self.altered(oid, reason)
+                yield SchemaChangeKind.TYPE_CHANGED, self.altered(oid, reason), ()
+            elif found := self._partitions_differ(oid, look, progress):
+                differs = self.altered(oid, found.reason)
+                yield SchemaChangeKind.PARTITION_CHANGED, differs, found.within
 
     def renewed(self, at: Lsn) -> Iterator[TableDiffers]:
         """The stream has begun anew behind `at`. Returns the tables that are to be read since."""
@@ -177,7 +197,8 @@ class Recognition:
         for oid, look in self.catalog.tables([self.tables[oid] for oid in sorted(oids)]).items():
             self._at_least(oid, look)
             progress = StreamProgress(self._truncated.get(oid, ()))
-            reason = self._partitions_differ(oid, look, progress) or MISSED
+            found = self._partitions_differ(oid, look, progress)
+            reason = found.reason if found else MISSED
             self.renewals.forget(oid)
             kinds = frozenset({SchemaChangeKind.PARTITION_CHANGED})
             yield TableDiffers(self.tables[oid].table, kinds, self.altered(oid, reason))
@@ -225,7 +246,9 @@ class Recognition:
         if what := columns.altered(known, look, captures(table)):
             raise _altered(table, what)
 
-    def _partitions_differ(self, oid: int, look: TableLook, progress: StreamProgress) -> str | None:
+    def _partitions_differ(
+        self, oid: int, look: TableLook, progress: StreamProgress
+    ) -> PartitionsDiffer | None:
         """Why rows of partitions differ from what was streamed; they are noted as they are now.
         Where the stream has to begin anew, that is told at once, and noted when it has."""
         known = self._known[oid]
@@ -236,14 +259,23 @@ class Recognition:
         if reason and self.catalog.misses_attachments():
             is_new = self.renewals.is_new(oid, look)
             if self.renewals.awaits(oid, look):
-                return reason if is_new else None
+                return PartitionsDiffer(reason) if is_new else None
         reason = reason or self._replaced(oid, look, replaced, progress)
-        if reason or not replaced:
-            now, node = look, known.node
-            if reason and not look.columns.keys() <= known.columns.keys():
-                node = REWRITTEN
-            self._note(oid, replace(known, partitions=now.partitions, links=now.links, node=node))
-        return reason
+        if not reason and replaced:
+            return None
+        node = known.node
+        if reason and not look.columns.keys() <= known.columns.keys():
+            node = REWRITTEN
+        now = replace(known, partitions=look.partitions, links=look.links, bounds=look.bounds)
+        self._note(oid, replace(now, node=node))
+        if not reason:
+            return None
+        if self.catalog.misses_attachments():
+            return PartitionsDiffer(reason)
+        new = partitions.added(known, look).keys()
+        bounds = () if self._early & new else partitions.within(known, look, replaced)
+        self._limited |= new if bounds else set()
+        return PartitionsDiffer(reason, bounds)
 
     def _rewritten(self, oid: int, look: TableLook) -> str | None:
         """Why rows differ from what was streamed; they are noted as they are now."""
@@ -280,7 +312,9 @@ class Recognition:
         return self.reached.covers(self._pending.setdefault((oid, leaf_oid, leaf.node), at))
 
 
-KEY_NOT_LOGGED = "rows of a partition were changed while its replica identity lacked the key"
+KEY_NOT_LOGGED = PartitionsDiffer(
+    "rows of a partition were changed while its replica identity lacked the key"
+)
 MISSED = "a partition was attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
 _REWRITING = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})

@@ -1,0 +1,78 @@
+"""The keys that a backfill reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRequest
+from mirrorlake.errors import CannotBackfill
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import parse_time
+from mirrorlake.sources.table import SourceTable
+
+
+def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> KeyRange:
+    """The keys that are still to be read: `left`, unless the table has another key by now, so that
+    it is to be read from the beginning. Raises CannotBackfill."""
+    kinds = {name: arrow_type(table.schema[name].type) for name in table.key}
+    if left is None:
+        return _asked(table, job.request)
+    ends = [bound.schema for bound in (left.low, left.high) if bound is not None]
+    limits = [bound.schema for bound in (left.least, left.below) if bound is not None]
+    leading = [list(kinds.items())[: len(end)] for end in ends]
+    if leading != [[(field.name, field.type) for field in end] for end in ends]:
+        return _asked(table, job.request)
+    if any(kinds.get(field.name) != field.type for limit in limits for field in limit):
+        return _asked(table, job.request)
+    return left
+
+
+def _asked(table: SourceTable, request: BackfillRequest) -> KeyRange:
+    """The keys that a request is for. Raises CannotBackfill."""
+    found, within = requested_range(table, request.keys), request.within
+    if within is None or within.column not in table.key:
+        return found  # with another key by now
+    least, below = (
+        None if text is None else _value(table, within.column, text)
+        for text in (within.least, within.below)
+    )
+    return replace(found, least=least, below=below)
+
+
+def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
+    """The requested range of keys: of the first key column, both ends with it.
+
+    Raises CannotBackfill for a text that is no value of the column, and for a table without a key.
+    """
+    if keys is None:
+        return KeyRange()
+    if not table.key:
+        raise CannotBackfill(
+            "the table has no key, so that only all of it can be read again",
+            table=str(table.table),
+            hint=f"Run `mirrorlake backfill {table.table}` without a range.",
+        )
+    name = table.key[0]
+    low, high = (_value(table, name, text) for text in keys)
+    return KeyRange(low, high, is_closed=True)
+
+
+def _value(table: SourceTable, name: str, text: str) -> pa.Table:
+    kind = arrow_type(table.schema[name].type)
+    try:
+        if pa.types.is_timestamp(kind):
+            value = pa.array([parse_time(text)], kind)
+        elif pa.types.is_binary(kind):
+            value = pa.array([bytes.fromhex(text.removeprefix("\\x"))], kind)
+        else:
+            value = pa.array([text]).cast(kind)
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise CannotBackfill(
+            f"a bound is no value of its key column {name}, which is a {table.schema[name].type}",
+            table=str(table.table),
+            column=name,
+        ) from error
+    return pa.table([value], names=[name])

@@ -1,0 +1,191 @@
+"""Of a table by ranges of one column, only the range of a partition that changed is read again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+
+from mirrorlake.model.keys import ColumnBounds
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import EvolvingDatabase
+from tests.conftest import Database
+from tests.profiles import some
+
+pytestmark = pytest.mark.postgres
+
+APPLES = "create table apples (id int, at {kind}, note text, primary key (id, at))"
+PART = "create table apples_{n} partition of apples for values from ({a}) to ({b})"
+KINDS = {
+    "bigint": ("0", "100", "200", "300"),
+    "date": ("'2026-01-01'", "'2026-02-01'", "'2026-03-01'", "'2026-04-01'"),
+    "timestamp": (
+        "'2026-01-01'",
+        "'2026-02-01 00:00:00.5'",
+        "'2026-03-01 12:00'",
+        "'2026-04-01'",
+    ),
+    "timestamptz": (
+        "'2026-01-01 00:00+02'",
+        "'2026-02-01 00:00+02'",
+        "'2026-03-01 00:00+02'",
+        "'2026-04-01 00:00+02'",
+    ),
+}
+
+
+@pytest.fixture
+def evolving(any_database: Database, store: LocalStore) -> EvolvingDatabase:
+    return EvolvingDatabase(any_database, store)
+
+
+def begin(evolving: EvolvingDatabase, kind: str, last: str = "MAXVALUE") -> tuple[str, ...]:
+    """The table has the first three ranges of this type, and two rows at the start of each."""
+    ends = KINDS[kind]
+    bounds = [*ends[:3], last]
+    parts = [PART.format(n=n, a=bounds[n], b=bounds[n + 1]) for n in range(3)]
+    rows = [f"({10 * n + row}, {ends[n]}, 'a')" for n in range(3) for row in (1, 2)]
+    evolving.begin(
+        f"{APPLES.format(kind=kind)} partition by range (at)",
+        *parts,
+        "create table log (id int primary key)",
+        f"insert into apples values {', '.join(rows)}",
+    )
+    return ends
+
+
+def _in_utc(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and not value.tzinfo else value
+
+
+def read_rows(evolving: EvolvingDatabase) -> list[int]:
+    """How many rows each backfill has read."""
+    return [job.rows for job in evolving.jobs()]
+
+
+def is_limited(evolving: EvolvingDatabase) -> bool:
+    """Whether the server tells of partitions that are attached and detached."""
+    with psycopg.connect(evolving.database.url) as connection:
+        return connection.info.server_version >= 150_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", some(KINDS, 2))
+def test_only_the_range_is_read_again(evolving: EvolvingDatabase, kind: str) -> None:
+    _first, second, third, _last = begin(evolving, kind)
+    evolving.live(
+        [
+            f"insert into apples values (3, {second}, 'new')",
+            "truncate apples_1",
+            f"insert into apples values (4, {second}, 'newer')",
+            "alter table apples detach partition apples_1",
+            f"insert into apples values (5, {third}, 'x'); delete from apples where id = 21",
+            f"delete from apples_1; insert into apples_1 values (7, {second}, 'back')",
+            f"alter table apples attach partition apples_1 for values from ({second}) to ({third})",
+            "update apples set note = 'last' where id in (1, 7)",
+        ],
+        each=True,
+    )
+    evolving.check("apples", _in_utc)
+    found = [job.request.within for job in evolving.jobs()]
+    if not is_limited(evolving):
+        assert not any(found)
+        return
+    assert len({*found}) == 1
+    (within,) = {*found}
+    assert within is not None
+    assert within.column == "at"
+    assert within.least is not None
+    assert within.below is not None
+    assert max(read_rows(evolving)) == 1  # and of the other partitions none
+
+
+@pytest.mark.full
+def test_a_partition_without_an_end_is_a_range(evolving: EvolvingDatabase) -> None:
+    begin(evolving, "date")
+    evolving.live(["truncate apples_2"], each=True)
+    evolving.check("apples")
+    (job,) = evolving.jobs()
+    expected = ColumnBounds("at", "2026-03-01", None)
+    assert job.request.within == (expected if is_limited(evolving) else None)
+
+
+OTHERWISE = {
+    "by another column": (
+        "create table apples (id int, n int, note text, primary key (id, n)) partition by list (n)",
+        "create table apples_1 partition of apples for values in (1)",
+        "create table apples_2 partition of apples for values in (2)",
+        "insert into apples values (1, 1, 'a'), (2, 2, 'b')",
+    ),
+    "by texts": (
+        "create table apples (id text primary key, note text) partition by range (id)",
+        "create table apples_1 partition of apples for values from ('a') to ('m')",
+        "create table apples_2 partition of apples for values from ('m') to ('z')",
+        "insert into apples values ('b', 'a'), ('n', 'b')",
+    ),
+    "by an expression": (
+        "create table apples (id int, note text) partition by range ((id + 1))",
+        "create table apples_1 partition of apples for values from (0) to (10)",
+        "create table apples_2 partition of apples for values from (10) to (20)",
+        *(f"alter table {one} replica identity full" for one in ("apples", "apples_1", "apples_2")),
+        "insert into apples values (1, 'a'), (12, 'b')",
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_of_other_partitions_the_table_is_read_again(evolving: EvolvingDatabase, name: str) -> None:
+    evolving.begin(*OTHERWISE[name], "create table log (id int)")
+    evolving.live(["truncate apples_1", "update apples set note = 'c'"], each=True)
+    evolving.check("apples")
+    (job,) = evolving.jobs()
+    assert job.request.within is None
+
+
+OTHER_BOUNDS = [
+    "create table loose (id int not null, at bigint not null, note text, primary key (id, at))",
+    "alter table apples attach partition loose for values from (300) to (400)",
+    "insert into apples values (40, 350, 'of the first bounds')",
+    "alter table apples detach partition loose",
+    "update loose set at = 450; insert into loose values (41, 451, 'not logged')",
+    "alter table apples attach partition loose for values from (400) to (500)",
+    "insert into apples values (42, 452, 'of the second bounds')",
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("looks", [True, False])
+def test_rows_of_other_bounds_that_a_partition_had_are_found(
+    evolving: EvolvingDatabase, *, looks: bool
+) -> None:
+    """It was attached with other bounds, and rows came, before capture looked first. looks: the
+    catalog is looked at before the stream comes to that."""
+    begin(evolving, "bigint", last="300")
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run(*OTHER_BOUNDS)
+        if looks:
+            capture._check_source(capture._source.discover())
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+def test_another_key_reads_the_whole_table(evolving: EvolvingDatabase) -> None:
+    """A range that is still to be read is one of the former key."""
+    begin(evolving, "bigint")
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run(
+            "truncate apples_1",
+            "alter table apples add other int not null default 7, drop constraint apples_pkey",
+            "alter table apples add primary key (at, other, id)",
+            "insert into apples values (77, 250, 'x', 1)",
+        )
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
