@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirrorlake.errors import LeaseHeld, LeaseLost
+from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.lease import RENEW, TERM, Lease, holder_of
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
@@ -105,6 +110,34 @@ class TestAcquire:
         ended.wait()
         alter(memory, pid=ended.pid)
         taken(memory, clock).check()
+
+    def test_the_lease_of_a_killed_process_that_nobody_has_waited_for_is_free_at_once(
+        self, tmp_path: Path
+    ) -> None:
+        """As in a container whose first process waits for no others."""
+        program = (
+            "import os, sys\n"
+            "from pathlib import Path\n"
+            "from mirrorlake.model.clock import WallClock\n"
+            "from mirrorlake.storage.lease import Lease\n"
+            "from mirrorlake.storage.local import LocalStore\n"
+            "Path('/proc/self/comm').write_text('a) R (b')\n"
+            "Lease(LocalStore(Path(sys.argv[1])), 'mirror', WallClock()).take()\n"
+            "print('taken', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        pipe, store = subprocess.PIPE, LocalStore(tmp_path)
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"taken\n"
+            with pytest.raises(LeaseHeld, match=f"process {holder.pid} on "):
+                Lease(store, "mirror", WallClock()).take()
+            holder.kill()
+            os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+            lease = Lease(store, "mirror", WallClock())
+            lease.take()
+        assert lease.predecessor == f"process {holder.pid} on {socket.gethostname()}"
 
     def test_a_later_process_of_the_same_number_is_another(
         self, memory: MemoryStore, clock: SteppedClock

@@ -280,8 +280,14 @@ def _own_start(pid: int) -> str:
 
 def _start_of(pid: int) -> str:
     """The start time of a process of this machine, which distinguishes it from a later one with
-    the same number."""
+    the same number. Empty when it has ended, also while its parent has not waited for it, and on a
+    system without /proc."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        # Its name, in parentheses, may contain anything.
+        facts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+        return "" if facts[0] in _ENDED else facts[19]
     except (OSError, IndexError):
         return ""
+
+
+_ENDED = {"Z", "X", "x"}  # zombie, and dead
