@@ -395,6 +395,10 @@ class UnsupportedColumn(TableError):
     """The name or type of a column is not supported in tables (LZ-155, LZ-156, CF-092)."""
 
 
+class NotLogged(TableError):
+    """Changes of the table, or of a partition of it, are not in the log of the source."""
+
+
 class UnsupportedTable(TableError):
     """The table needs a feature that this release does not support."""
 

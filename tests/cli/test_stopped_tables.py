@@ -61,6 +61,19 @@ class TestARefusedColumn:
         assert pending_rows(run, "public.odd") == 1
 
 
+def test_an_unlogged_table_stops_alone_and_is_shown(run: Run, shop: Database) -> None:
+    shop.execute("create unlogged table swift (id int primary key)")
+    done = run("capture", "--once")
+    assert done.code == 1
+    assert "public.swift: " in done.error
+    error = tables(run)["public.swift"]["error"]
+    assert error["code"] == "not_logged"
+    assert 'alter table "public"."swift" set logged' in error["hint"]
+    assert pending_rows(run, "public.orders") == 10
+    found = {t["table"]: t["refused"] for t in run("discover", "--json").facts()["tables"]}
+    assert found["public.swift"] == "the table is unlogged: its changes are not in the WAL"
+
+
 class TestATableThatWasReplacedWhileNobodyLooked:
     """Dropped and created again between two runs: what is landed is another table's."""
 

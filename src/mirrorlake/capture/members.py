@@ -23,6 +23,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
+    NotLogged,
     NotSelected,
     SelectionChanged,
     TableAltered,
@@ -203,7 +204,7 @@ def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
     if table.refused is not None:
         if code is None:
             stop(records, table.refused)
-    elif code == NotSelected.code:
+    elif code == NotSelected.code or (code == NotLogged.code and _is_held(table.table, sinks)):
         stop(
             records,
             SelectionChanged(
@@ -213,8 +214,12 @@ def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
                 hint=f"Run `mirrorlake repair {name}` to compare it with the source.",
             ),
         )
-    elif code == UnsupportedColumn.code and not _is_held(table.table, sinks):
+    elif code in _ABOUT_TABLE and not _is_held(table.table, sinks):
         records.forget(name)  # nothing of it is lost: it never began
+
+
+_ABOUT_TABLE = {UnsupportedColumn.code, NotLogged.code}
+"""Why a table was not captured that can be: it has changed since."""
 
 
 def _leave_out(selected: set[TableId], records: Records, sinks: Sequence[Sink]) -> None:

@@ -7,7 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mirrorlake.errors import UnsupportedColumn
+from psycopg import sql
+
+from mirrorlake.errors import NotLogged, UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS, RESERVED_PREFIX
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.postgresql.connect import Connection, connect, translated
@@ -32,6 +34,13 @@ _COUNTED = leaves(
     "cross join lateral (select pg_stat_get_tuples_updated(l.oid) as updated,"
     " pg_stat_get_tuples_deleted(l.oid) as deleted) n",
 )
+# PostgreSQL publishes a table whatever its partitions are.
+_UNLOGGED = leaves(
+    "c.oid",
+    "min(array[s.nspname::text, l.relname::text, l.relkind::text])",
+    "join pg_namespace s on s.oid = l.relnamespace"
+    " and (l.relpersistence <> 'p' or l.relkind = 'f')",
+)
 # The exact size waits while the table is altered.
 _PAGES = leaves("c.oid", "coalesce(sum(l.relpages), 0)::bigint")
 
@@ -43,7 +52,7 @@ select n.nspname, c.relname, c.oid::bigint, c.relkind::text,
        c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
        (select rolsuper from pg_roles r where r.oid = c.relowner),
        row_security_active(c.oid),
-       {_COUNTED}
+       {_COUNTED}, {_UNLOGGED}
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and not c.relispartition
   and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
@@ -64,7 +73,8 @@ class CatalogTable:
     """A table as the catalog describes it, selected or not.
 
     identity: what identifies its rows; counted: as of `SourceTable`; owned:
-    our user may publish it; superuser: its owner is one; filtered: a policy hides rows of it from
+    our user may publish it; superuser: its owner is one; unlogged: why its changes are not in the
+    log, None if they are; filtered: a policy hides rows of it from
     our user; generated: columns that the log does not carry and that are therefore left out;
     unreadable: columns that our user may not read; attached: as of `SourceTable`.
     """
@@ -76,7 +86,7 @@ class CatalogTable:
     rows: int | None
     size: int
     counted: Counted
-    logged: bool
+    unlogged: NotLogged | None
     owner: str
     owned: bool
     superuser: bool
@@ -115,7 +125,7 @@ def _table(
     row: Sequence[Any], columns: Sequence[Sequence[Any]], identity: RowIdentity
 ) -> CatalogTable:
     schema, name, oid, kind, rows, size, *facts = row
-    persistence, owner, owned, superuser, filtered, counted = facts
+    persistence, owner, owned, superuser, filtered, counted, unlogged = facts
     return CatalogTable(
         table=TableId(schema, name),
         oid=oid,
@@ -124,7 +134,7 @@ def _table(
         rows=None if rows < 0 else rows,
         size=size,
         counted={leaf: (updates, deletes) for leaf, (updates, deletes) in counted.items()},
-        logged=persistence == "p",
+        unlogged=_unlogged(TableId(schema, name), kind, persistence, unlogged),
         owner=owner,
         owned=owned,
         superuser=superuser,
@@ -132,6 +142,30 @@ def _table(
         columns=tuple((n, t, m) for n, t, m, generated, *_ in columns if not generated),
         generated=tuple(n for n, _, _, generated, *_ in columns if generated),
         unreadable=frozenset(n for n, *_, readable in columns if not readable),
+    )
+
+
+def _unlogged(
+    table: TableId, kind: str, persistence: str, part: Sequence[str] | None
+) -> NotLogged | None:
+    """Why changes of a table are not in the log. part: of the first such part of it, the schema,
+    the name and the kind."""
+    what, remedy = "", ""
+    if kind == "p" and persistence != "p":
+        what, remedy = "the table is unlogged", "Create it again without UNLOGGED"
+    elif part:
+        leaf = TableId(part[0], part[1])
+        named = "the table" if leaf == table else f"partition {leaf}"
+        quoted = sql.Identifier(leaf.schema, leaf.name).as_string()
+        what, remedy = f"{named} is unlogged", f"Run `alter table {quoted} set logged`"
+        if part[2] == "f":
+            what, remedy = f"{named} is a foreign table", "Detach it"
+    if not what:
+        return None
+    return NotLogged(
+        f"{what}: its changes are not in the WAL",
+        table=str(table),
+        hint=f"{remedy}, or remove {table} from source.tables.",
     )
 
 
@@ -152,7 +186,7 @@ def describe(
         source_types=resolved,
         append_only=reason,
         whole_rows=not (key or reason),
-        refused=refusal(name, schema),
+        refused=table.unlogged or refusal(name, schema),
         rows=table.rows,
         size=table.size,
         counted=table.counted,

@@ -94,7 +94,7 @@ class PostgresSource:
             tables = self._described(catalog)
             findings += table_checks.tables(connection, self._settings, catalog, tables)
             if slots.slot_state(connection, self._settings.slot):
-                findings += server_checks.watch(connection, self._settings, tables)
+                findings += server_checks.watch(connection, self._settings, _published(tables))
         return findings
 
     def discover(self) -> list[SourceTable]:
@@ -269,7 +269,7 @@ class PostgresSource:
             if not publication.follow_keys(self._sql(), self._settings, list(now.values())):
                 as_now = list(tables)  # published as before, until the next attempt
             findings = list(rejected.take_out(self._sql(), self._settings, list(now.values())))
-            findings += server_checks.watch(self._sql(), self._settings, as_now)
+            findings += server_checks.watch(self._sql(), self._settings, _published(as_now))
             findings += table_checks.changed(tables, now)
             if self._recognition:
                 looks = self._look.tables(tables)
@@ -391,3 +391,8 @@ class PostgresSource:
         self._replaced[table, column] = now = before + count
         if before == 0 or len(str(before)) != len(str(now)):
             log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
+
+
+def _published(tables: Sequence[SourceTable]) -> list[SourceTable]:
+    """Without those that are refused, which no publication need contain."""
+    return [table for table in tables if table.refused is None]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from tests.conformance.scene import faults
+from tests.conftest import database_on
 from tests.sources.postgresql.captured import Captured
 from tests.sources.postgresql.checks.test_server import cure, findings, the_finding
 
@@ -74,6 +76,47 @@ def test_an_unlogged_table_is_an_error(captured: Captured) -> None:
     captured.run("create unlogged table apples (id int primary key)")
     cure_first_statement(captured, the_finding(captured, "logged", ERROR))
     assert findings(captured, "logged") == []
+
+
+def test_an_unlogged_partition_is_an_error(captured: Captured) -> None:
+    captured.run(
+        "create table apples (id int primary key) partition by list (id)",
+        "create unlogged table first partition of apples for values in (1)",
+        "create table second partition of apples for values in (2)",
+    )
+    finding = the_finding(captured, "logged", ERROR)
+    assert finding.message.startswith("partition public.first is unlogged")
+    cure_first_statement(captured, finding)
+    assert findings(captured, "logged") == []
+
+
+def test_a_foreign_partition_is_an_error(captured: Captured) -> None:
+    captured.run(
+        "create foreign data wrapper none",
+        "create server nowhere foreign data wrapper none",
+        "create table apples (id int) partition by list (id)",
+        "create foreign table first partition of apples for values in (1) server nowhere",
+    )
+    assert "first is a foreign table" in the_finding(captured, "logged", ERROR).message
+
+
+@pytest.mark.full
+def test_an_unlogged_partitioned_table_is_an_error(postgres16: EmbeddedServer) -> None:
+    """Which PostgreSQL 18 does not make any more."""
+    for database in database_on(postgres16):
+        captured = Captured(database, database.settings())
+        captured.run("create unlogged table apples (id int primary key) partition by list (id)")
+        assert "again without UNLOGGED" in the_finding(captured, "logged", ERROR).remedy
+        captured.close()
+
+
+def test_an_unlogged_table_needs_no_publication(captured: Captured) -> None:
+    captured.run(APPLES, "create unlogged table pears (id int primary key)")
+    captured.run(f"create publication {captured.settings.publication} for table apples")
+    captured.run(
+        f"select pg_create_logical_replication_slot('{captured.settings.slot}', 'pgoutput')"
+    )
+    assert findings(captured, "publication") == []
 
 
 def test_generated_columns_are_a_warning(captured: Captured) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mirrorlake.errors import printable
+from mirrorlake.errors import NotLogged, printable
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
@@ -60,8 +60,9 @@ def tables(
             yield _blocked(table.table, settings.publication)
         yield from _table(table, facts)
         yield from _access(connection, table, facts)
-    yield from _conditions(connection, settings, selected)
-    yield from publishing(connection, settings, catalog, selected)
+    published = [table for table in selected if table.refused is None]
+    yield from _conditions(connection, settings, published)
+    yield from publishing(connection, settings, catalog, published)
 
 
 def idle(
@@ -130,15 +131,8 @@ def changed(
 def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
     name = table.table
     if table.refused:
-        yield CheckResult("columns", _ERROR, table.refused.what, table.refused.hint, name)
-    if not catalog.logged:
-        yield CheckResult(
-            "logged",
-            _ERROR,
-            "the table is unlogged: its changes are not in the WAL",
-            f"Run `alter table {_sql(name)} set logged`, or remove it from source.tables.",
-            name,
-        )
+        check = "logged" if isinstance(table.refused, NotLogged) else "columns"
+        yield CheckResult(check, _ERROR, table.refused.what, table.refused.hint, name)
     if catalog.generated:
         yield CheckResult(
             "columns",
