@@ -12,16 +12,17 @@ from structlog.testing import capture_logs
 
 from mirrorlake import root
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture import capture as capture_module
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED, STREAM_RESUMED
 from mirrorlake.config import Project
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
+from mirrorlake.storage import lease as lease_module
 from mirrorlake.storage.lease import TERM, Lease, holder_of
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
@@ -68,10 +69,11 @@ def test_an_outage_is_told_until_it_is_over_and_nobody_takes_over(store: LocalSt
     assert records.outage() is None
 
 
-def test_a_load_that_takes_longer_than_the_lease_keeps_it(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["snapshot", "load"])
+def test_a_start_that_takes_longer_than_the_lease_keeps_it(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(capture_module, "RENEW", timedelta(seconds=0.01))
+    monkeypatch.setattr(lease_module, "RENEW", timedelta(seconds=0.01))
     renewed: list[str] = []
     check = Lease.check
     monkeypatch.setattr(
@@ -85,10 +87,20 @@ def test_a_load_that_takes_longer_than_the_lease_keeps_it(
         transaction.insert("t", id=1, note="x")
 
     def rows(left: int) -> int:
-        until(lambda: "renew" in renewed)
+        if what == "load":
+            until(lambda: "renew" in renewed)
         return left
 
+    def snapshot() -> Snapshot:
+        if what == "snapshot":
+            until(lambda: "renew" in renewed)
+        else:
+            renewed.clear()
+        return taken()
+
     source = MemorySource(MemorySettings(database, rows=rows))
+    taken = source.snapshot
+    monkeypatch.setattr(source, "snapshot", snapshot)
     with closing(
         landing_capture(source, store, CaptureSettings(load_workers=2), WallClock())
     ) as capture:

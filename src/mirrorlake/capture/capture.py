@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +27,6 @@ from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.errors import (
-    LeaseLost,
     PrerequisiteMissing,
     SlotInUse,
     SourceGap,
@@ -53,7 +52,7 @@ from mirrorlake.sources.base import (
 )
 from mirrorlake.sources.chunk import Part, SchemaChange, TableDiffers
 from mirrorlake.sources.table import KnownTables, SourceTable
-from mirrorlake.storage.lease import RENEW, TERM, Lease
+from mirrorlake.storage.lease import RENEW, TERM, Lease, renewed
 
 log = structlog.get_logger()
 
@@ -241,26 +240,11 @@ class Capture:
             self._lease.check()
             self._clock.sleep(min(left, RENEW.total_seconds()))
 
-    @contextmanager
-    def _renewing(self) -> Iterator[None]:
-        """Stay known as the one who captures while parts of tables are loaded, however long it
-        takes. A lease that is lost meanwhile is found at the next check."""
-        done = threading.Event()
-
-        def renew() -> None:
-            with suppress(LeaseLost, OSError):
-                while not done.wait(RENEW.total_seconds()):
-                    self._lease.check()
-
-        thread = threading.Thread(target=renew, name="renew", daemon=True)
-        if self._settings.load_workers > 1 or self._settings.parts_on_spark:
-            thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            if thread.ident is not None:
-                thread.join()
+    def _renewing(self) -> AbstractContextManager[None]:
+        """Stay known as the one who captures while a snapshot is taken, and parts of tables are
+        loaded, however long it takes. A lease that is lost meanwhile is found at the next check."""
+        has_threads = self._settings.load_workers > 1 or self._settings.parts_on_spark
+        return renewed(self._lease) if has_threads else nullcontext()
 
     # -- the place in the log -------------------------------------------------------------------
 
@@ -275,7 +259,8 @@ class Capture:
 
     def _made(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
         """The stream with its start established, and what is missing loaded."""
-        record, established = self._log_start.establish(record, identity, self._tables)
+        with self._renewing():
+            record, established = self._log_start.establish(record, identity, self._tables)
         try:
             self._load(established.snapshot, record)
         finally:
@@ -352,7 +337,8 @@ class Capture:
         streamed = self._streamed()
         missing = {table.table: table for sink in self._sinks for table in sink.missing(streamed)}
         if missing and self._included(list(missing.values())):
-            snapshot = self._source.snapshot()
+            with self._renewing():
+                snapshot = self._source.snapshot()
             try:
                 self._load(snapshot, record)
             finally:

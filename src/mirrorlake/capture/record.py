@@ -7,9 +7,10 @@ changes silently; `known.json` holds by what the source recognises the tables, a
 on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
 the last changes of that; `loads.json`, where not every table is loaded, says of which the rows are;
-`outage.json` is there while the source does not answer; `retained.json` says how much of its log
-the source keeps, and `waiting_events.json` which events wait for their file; `truncated.json`
-(strict zones) holds the position before which nothing of a table may be published again.
+`outage.json` is there while the source does not answer, and `awaited.json` while a transaction of
+others keeps it from taking a snapshot; `retained.json` says how much of its log the source keeps,
+and `waiting_events.json` which events wait for their file; `truncated.json` (strict zones) holds
+the position before which nothing of a table may be published again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mirrorlake.model.landed import (
     parse_time,
     readable_time,
 )
+from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.table import Attached, KnownTables
 from mirrorlake.storage.store import Store
 
@@ -38,6 +40,7 @@ STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
 APPEND_ONLY = "append_only.json"
 KNOWN = "known.json"
 OUTAGE = "outage.json"
+AWAITED = "awaited.json"
 SINKS = "sinks.json"
 RETAINED = "retained.json"
 WAITING_EVENTS = "waiting_events.json"
@@ -100,6 +103,37 @@ class Outage:
             "reason": self.reason,
             "hint": self.hint,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWait:
+    """`awaited.json`. since: when it was found that a snapshot waits for the transaction."""
+
+    since: datetime
+    transaction: AwaitedTransaction
+
+    @property
+    def hint(self) -> str:
+        return self.transaction.remedy
+
+    def facts(self) -> dict[str, Any]:
+        awaited = self.transaction
+        return {
+            "since": format_time(self.since),
+            "transaction": awaited.name,
+            "began": format_time(awaited.began) if awaited.began else None,
+            "hint": awaited.remedy,
+            **awaited.facts,
+        }
+
+    @classmethod
+    def parse(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `facts` gives."""
+        began = parse_time(facts["began"]) if facts["began"] else None
+        ours = ("since", "transaction", "began", "hint")
+        parts = {name: str(fact) for name, fact in facts.items() if name not in ours}
+        found = AwaitedTransaction(facts["transaction"], began, facts["hint"], parts)
+        return cls(parse_time(facts["since"]), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +347,17 @@ class Records:
 
     def end_outage(self) -> None:
         self.store.delete(f"{self.folder}/{OUTAGE}")
+
+    def awaited(self) -> SnapshotWait | None:
+        """For what a snapshot waits now."""
+        found = self._read(AWAITED)
+        return SnapshotWait.parse(found["wait"]) if found else None
+
+    def begin_wait(self, wait: SnapshotWait) -> None:
+        self._write(AWAITED, {"wait": wait.facts()})
+
+    def end_wait(self) -> None:
+        self.store.delete(f"{self.folder}/{AWAITED}")
 
     def truncated(self) -> dict[str, dict[str, str]]:
         """Table name to `position` and `generation` of its last truncation (strict zones)."""

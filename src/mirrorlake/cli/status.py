@@ -65,7 +65,6 @@ def show_status(found: Status) -> None:
     """Print a status for people."""
     from mirrorlake.app.source.detached import WAYS
     from mirrorlake.app.status.backfills import sentence
-    from mirrorlake.app.status.source_log import sentence as sentence_of_log
     from mirrorlake.cli.output import show
     from mirrorlake.cli.subscriptions import left
     from mirrorlake.cli.targets import lines as target_lines
@@ -77,12 +76,8 @@ def show_status(found: Status) -> None:
     )
     if found.detached:
         show(f"detached from the source at {readable_time(found.detached)}. {WAYS}")
-    if found.outage:
-        show(f"{found.outage}. {found.outage.hint}")
-    if found.retention:
-        log, is_old = found.retention, found.capture is None
-        when = f" at {readable_time(log.at)}" if is_old else ""
-        show(f"source log{when}: {sentence_of_log(log)}")
+    for line in _source(found):
+        show(line)
     for error in found.errors:
         show(f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}")
     show(_where(found))
@@ -103,6 +98,21 @@ def show_status(found: Status) -> None:
             show(f"subscription {subscription.name}: {why}")
     for job in found.backfills:
         show(sentence(job))
+
+
+def _source(found: Status) -> Iterator[str]:
+    """What the source keeps capture from, and what it keeps for it."""
+    from mirrorlake.app.status import outage, source_log
+    from mirrorlake.model.landed import readable_time
+
+    if found.outage:
+        yield f"{found.outage}. {found.outage.hint}"
+    if found.wait:
+        yield f"{outage.sentence(found.wait, datetime.now(UTC))}. {found.wait.hint}"
+    if found.retention:
+        log, is_old = found.retention, found.capture is None
+        when = f" at {readable_time(log.at)}" if is_old else ""
+        yield f"source log{when}: {source_log.sentence(log)}"
 
 
 def _show_tables(tables: Sequence[TableStatus]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any, Protocol
 
@@ -219,6 +220,20 @@ class ChangeStream(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitedTransaction:
+    """A transaction of others without whose end the source takes no snapshot.
+
+    name: what it is and whose, in words; began: when, None where we may not see that; remedy: how
+    it can be ended, in the source's terms; facts: the parts of its name.
+    """
+
+    name: str
+    began: datetime | None
+    remedy: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
 class Pulse(Protocol):
     """Checks whether the server answers. For use by one thread, which may differ from the
     source's."""
@@ -227,6 +242,11 @@ class Pulse(Protocol):
         """Return if the stream that was opened last received something within about a second;
         otherwise query the server, with a timeout of 2 seconds. A refusal counts as an answer.
         Returns after how many seconds it has to be checked again. Raises SourceUnavailable."""
+        ...
+
+    def awaited(self) -> AwaitedTransaction | None:
+        """For what a snapshot that was begun waits, if it has waited for seconds; None also when
+        that is unknown."""
         ...
 
     def give_up(self) -> None:

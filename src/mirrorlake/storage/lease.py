@@ -222,7 +222,7 @@ def renewed(lease: Lease) -> Iterator[None]:
                 except LeaseLost:
                     return
 
-    thread = Thread(target=work, daemon=True, name="lease")
+    thread = Thread(target=work, daemon=True, name="renew")
     thread.start()
     try:
         yield

@@ -9,7 +9,7 @@ from typing import Any
 from mirrorlake.app.events.status import dead_events, event_tables
 from mirrorlake.app.source import detached
 from mirrorlake.app.status import ended, table_status_file
-from mirrorlake.app.status.outage import outage_of
+from mirrorlake.app.status.outage import outage_of, wait_of
 from mirrorlake.app.status.source_log import retention_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
@@ -19,7 +19,7 @@ from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.record import Outage, Records, SnapshotWait
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
@@ -33,14 +33,14 @@ from mirrorlake.storage.lease import holder_of
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone:
-    the folder in which files are landed; partner: what the publisher says of itself; detached:
-    when the mirror was detached from its source, None if it was not; outage: why capture, which
-    runs, gets nothing; retention: what the source kept of its log when capture last looked;
-    errors: what ended processes that do not run now, as by `ended.errors`; targets: tables that
-    are built from change feeds; subscriptions: who reads the changes, and how long what they have
-    not read is kept (CF-189); backfills: of each table the last; events: where event files are
-    read, "" where none are; dead_events: how many of them could not be applied."""
+    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
+    folder in which files are landed; partner: what the publisher says of itself; detached: when the
+    mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
+    nothing; wait: for what it can take no snapshot; retention: what the source kept of its log when
+    capture last looked; errors: what ended processes that do not run now, as by `ended.errors`;
+    targets: tables that are built from change feeds; subscriptions: who reads the changes, and how
+    long what they have not read is kept (CF-189); backfills: of each table the last; events: where
+    event files are read, "" where none are; dead_events: how many of them could not be applied."""
 
     mirror: str
     capture: str | None
@@ -50,6 +50,7 @@ class Status:
     partner: PartnerEvents = field(default_factory=PartnerEvents)
     detached: str | None = None
     outage: Outage | None = None
+    wait: SnapshotWait | None = None
     retention: LogRetention | None = None
     errors: list[dict[str, Any]] = field(default_factory=list)
     targets: list[TargetStatus] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Status:
             "apply": self.apply,
             "detached": self.detached,
             "source": {"state": "unreachable", **self.outage.facts()} if self.outage else None,
+            "snapshot_wait": self.wait.facts() if self.wait else None,
             "source_log": self.retention.facts() if self.retention else None,
             "errors": self.errors,
             "partner": self.partner.facts() if self.partner.is_present else None,
@@ -142,6 +144,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         partner=scanner.partner(),
         detached=detached.since(store),
         outage=outage,
+        wait=wait_of(store, moment),
         retention=retention_of(store),
         errors=ended.errors(store, moment),
         targets=targets_of(project, moment),

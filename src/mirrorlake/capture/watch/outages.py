@@ -1,4 +1,5 @@
 """Outages of the source, reported while they last, also those that capture itself does not see.
+The thread that looks for them also reports transactions for which snapshots wait.
 
 The capturing thread notices when a connection is closed. When packets are dropped or a proxy
 stalls, the operating system reports that much later, or never; so a separate thread checks whether
@@ -15,9 +16,10 @@ from datetime import datetime, timedelta
 import structlog
 
 from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.watch.snapshot_waits import SnapshotWaits
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import Clock
-from mirrorlake.sources.base import Pulse
+from mirrorlake.sources.base import AwaitedTransaction, Pulse
 
 log = structlog.get_logger()
 
@@ -42,6 +44,7 @@ class Outages:
         self._lock = threading.Lock()
         self._since: datetime | None = None  # it does not answer
         self._silence: SourceUnavailable | None = None  # what the thread that looks has found
+        self._waits = SnapshotWaits(records, clock)
         self._done = threading.Event()
 
     def interrupted(self, error: SourceUnavailable, reason: str, pause: float) -> None:
@@ -68,6 +71,7 @@ class Outages:
     def watch(self, pulse: Pulse | None) -> None:
         """Look at this pulse from now on, instead of another."""
         self.unwatch()
+        self._waits.begin()
         if pulse is not None:
             self._done = threading.Event()
             look = threading.Thread(target=self._look, args=[pulse, self._done], daemon=True)
@@ -78,6 +82,8 @@ class Outages:
         with self._lock:
             self._done.set()
             self._silence = None
+            with suppress(OSError):  # a full disk is reported elsewhere
+                self._waits.end()
 
     def _look(self, pulse: Pulse, done: threading.Event) -> None:
         heard = self._clock.now()
@@ -85,13 +91,16 @@ class Outages:
         with closing(pulse):
             while not done.wait(pause):
                 silence: SourceUnavailable | None = None
+                awaited: AwaitedTransaction | None = None
                 try:
                     pause = pulse.check()
+                    awaited = pulse.awaited()
                 except SourceUnavailable as error:
                     silence, pause = error, LOOK_SECONDS
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return
+                    self._waits.found(awaited)
                     if silence is None:
                         heard = self._clock.now()
                         if self._silence is not None:

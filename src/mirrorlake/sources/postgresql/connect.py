@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import psycopg
 from psycopg import conninfo, pq
 
 from mirrorlake.errors import SourceUnavailable, UsageError
+from mirrorlake.sources.base import AwaitedTransaction
 
 _TEXT_FORMS = {
     "datestyle": "ISO",
@@ -49,6 +50,9 @@ _QUIET_SECONDS = 2.25  # a stream is answered every two seconds at least
 _ANSWER_SECONDS = 2  # for a question; connections are not given less
 _STALLED_SECONDS = 10  # then a connection may never recover
 _SPARE_SECONDS = 60.0
+
+WAIT_SECONDS = 5.0
+"""For which a new slot waits without a word: transactions take their time."""
 
 _LOCK_ATTEMPTS = 10
 _LOCK_PAUSE = 1.0  # seconds without a place in the queue
@@ -88,11 +92,27 @@ class OpenConnections:
         self._lock = threading.Lock()
         self.heard = -inf
         """When data last came on one of them, in monotonic seconds: of those that copy tables."""
+        self._making: dict[int, float] = {}  # slots: since when, by server process
 
     def add(self, connection: Connection) -> Connection:
         with self._lock:
             self._open.add(connection)
         return connection
+
+    @contextmanager
+    def making_slot(self, connection: Connection) -> Iterator[None]:
+        """A slot is made on this connection, for which the server may wait without an end."""
+        process = connection.info.backend_pid
+        self._making[process] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._making[process]
+
+    def waiting(self, seconds: float) -> list[int]:
+        """The server processes that have been making a slot for so long."""
+        now = time.monotonic()
+        return [process for process, since in [*self._making.items()] if now - since >= seconds]
 
     def hear(self) -> None:
         """Data has come."""
@@ -126,6 +146,10 @@ def patiently(act: Callable[[], Result], *, forever: bool = False) -> Result:
         time.sleep(_LOCK_PAUSE)
 
 
+LookAtWaiting = Callable[[Connection, Sequence[int]], AwaitedTransaction | None]
+"""For which transaction one of these server processes waits. Raises psycopg.Error."""
+
+
 class PostgresPulse:
     """A `Pulse`. Its connection is opened by a check that needs it, and closed when none has
     needed it for a minute."""
@@ -136,16 +160,30 @@ class PostgresPulse:
         peer: psycopg.ConnectionInfo,
         heard: Callable[[], float],
         opened: OpenConnections,
+        look: LookAtWaiting = lambda _connection, _processes: None,
     ) -> None:
         """peer: of a connection to the server; its resolved address is used, because resolving a
         name may be slow. heard: when the server last sent something, in monotonic seconds. opened:
-        the connections of the source."""
+        the connections of the source; look: for `awaited`."""
         address = {"host": peer.host, "hostaddr": peer.hostaddr, "port": str(peer.port)}
         more = {**address, "connect_timeout": str(_ANSWER_SECONDS)}
         self._facts = _facts(url, {}, application_name="mirrorlake pulse", **more)
         self._heard, self._answered, self._queried = heard, -inf, -inf
-        self._opened = opened
+        self._opened, self._look = opened, look
         self._connection: Connection | None = None
+
+    def awaited(self) -> AwaitedTransaction | None:
+        if not (waiting := self._opened.waiting(WAIT_SECONDS)):
+            return None
+        self._queried = time.monotonic()
+        try:
+            if self._connection is None:
+                self._query()
+            assert self._connection is not None
+            return self._look(self._connection, waiting)
+        except psycopg.Error:  # whether the server answers is for `check` to say
+            self.close()
+            return None
 
     def check(self) -> float:
         now = time.monotonic()
@@ -187,12 +225,28 @@ class PostgresPulse:
 def is_found(connection: Connection, query: str, value: str) -> bool:
     """Whether a query with the parameter $1 has a row. For what is asked all the time: a connection
     that stalls without an end is given up (psycopg.OperationalError)."""
+    return bool(answer(connection, query, value))
+
+
+def answer(
+    connection: Connection, query: str, value: str, seconds: float = _STALLED_SECONDS
+) -> list[dict[str, str | None]]:
+    """The rows of a query with the parameter $1, as texts by column name. Raises
+    psycopg.OperationalError where they do not come in time."""
     connection.pgconn.send_query_params(query.encode(), [value.encode()])
-    results = _results(connection, _STALLED_SECONDS)
+    results = _results(connection, seconds)
     for result in results:
         if result.status not in _SUCCESS:
             raise _error_of(result)
-    return any(result.ntuples for result in results)
+    return [row for result in results for row in _rows(result)]
+
+
+def _rows(result: pq.abc.PGresult) -> list[dict[str, str | None]]:
+    names = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
+    return [
+        {name: _text(result.get_value(row, i)) for i, name in enumerate(names)}
+        for row in range(result.ntuples)
+    ]
 
 
 def _results(connection: Connection, seconds: float) -> list[pq.abc.PGresult]:
@@ -240,11 +294,7 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
         result = connection.pgconn.exec_(query.encode())
         if result.status not in _SUCCESS:
             raise _error_of(result)
-    names = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
-    return [
-        {name: _text(result.get_value(row, i)) for i, name in enumerate(names)}
-        for row in range(result.ntuples)
-    ]
+    return _rows(result)
 
 
 @contextmanager

@@ -352,7 +352,7 @@ def at_slot(
     recognition: of the stream beside it."""
     replication = opened.add(connect_replication(settings.url))
     try:
-        with translated():
+        with translated(), opened.making_slot(replication):
             failover = settings.failover
             point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
         return PostgresSnapshot(

@@ -50,6 +50,7 @@ from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
+from mirrorlake.sources.postgresql.replication.awaited import awaited
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
@@ -327,6 +328,7 @@ class PostgresSource:
             info,
             lambda: stream.heard if (stream := self._streaming) else -inf,
             self._opened,
+            awaited,
         )
 
     def close(self) -> None:

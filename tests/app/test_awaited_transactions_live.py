@@ -1,0 +1,175 @@
+"""A transaction of others that does not end keeps a snapshot from being taken, and is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from psycopg import sql
+from structlog.testing import capture_logs
+
+from mirrorlake import root
+from mirrorlake.app.status import mirror_status
+from mirrorlake.app.status.outage import sentence
+from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
+from mirrorlake.capture.record import Records, SnapshotWait
+from mirrorlake.capture.watch.snapshot_waits import SNAPSHOT_WAIT_ENDED, SNAPSHOT_WAITS
+from mirrorlake.cli.status import show_status
+from mirrorlake.config import Project
+from mirrorlake.sources.postgresql import connect
+from tests.app.evolving_database import EvolvingDatabase
+from tests.conformance.scene import until
+
+pytestmark = pytest.mark.postgres
+
+APPLES = "create table apples (id int primary key, note text)"
+SECRET = "insert into apples values (1, 'hush')"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "WAIT_SECONDS", 0.5)
+
+
+@contextmanager
+def running(evolving: EvolvingDatabase, *others: psycopg.Connection) -> Iterator[None]:
+    """A capture on a thread of its own, beside the sessions of others."""
+    stop = threading.Event()
+    with closing(evolving.new_capture(stop=stop)) as capture:
+        thread = threading.Thread(target=capture.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            end_prepared(evolving)  # or the snapshot of a test that fails waits for ever
+            for other in others:
+                other.close()
+            thread.join()
+
+
+def end_prepared(evolving: EvolvingDatabase) -> None:
+    connection = evolving.database.sql
+    left = "select gid from pg_prepared_xacts where database = current_database()"
+    for (gid,) in connection.execute(left).fetchall():
+        connection.execute(statement("rollback prepared {}", gid))
+
+
+def awaited(evolving: EvolvingDatabase) -> SnapshotWait | None:
+    return Records(evolving.store, root.LANDING).awaited()
+
+
+def statement(text: str, gid: str) -> sql.Composed:
+    return sql.SQL(text).format(sql.Literal(gid))
+
+
+@pytest.fixture
+def prepared(evolving: EvolvingDatabase) -> Iterator[str]:
+    """The name of a prepared transaction that nobody ends."""
+    evolving.run(APPLES)
+    gid = f"it's {evolving.database.name}"
+    connection = evolving.database.sql
+    connection.execute("begin")
+    connection.execute(SECRET)
+    connection.execute(statement("prepare transaction {}", gid))
+    yield gid
+    end_prepared(evolving)
+
+
+def test_a_prepared_transaction_is_told_while_the_first_snapshot_waits(
+    evolving: EvolvingDatabase, prepared: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evolving.run("create table pears (id int primary key)", "insert into pears values (1)")
+    with capture_logs() as logs, running(evolving):
+        until(lambda: awaited(evolving) is not None)
+        project = Project("m", evolving.store.root)
+        status = mirror_status.read(project)
+        assert status.wait is not None
+        facts = status.facts()["snapshot_wait"]
+        name = evolving.database.name
+        quoted = prepared.replace("'", "''")
+        assert facts["gid"] == prepared
+        assert (facts["owner"], facts["database"]) == ("postgres", name)
+        assert facts["hint"] == (
+            f"Run `commit prepared '{quoted}'` or `rollback prepared '{quoted}'` there."
+        )
+        age = datetime.now(UTC) - datetime.fromisoformat(facts["began"])
+        assert timedelta(0) < age < timedelta(minutes=10)
+        told = f"{sentence(status.wait, datetime.now(UTC))} {json.dumps(facts)} {logs}"
+        assert "hush" not in told
+        show_status(status)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"the transaction prepared as '{prepared}' by postgres in database {name}" in shown
+        assert facts["hint"] in shown
+        evolving.database.sql.execute(statement("commit prepared {}", prepared))
+        until(lambda: awaited(evolving) is None)
+        assert mirror_status.read(project).wait is None
+    events = [entry for entry in logs if entry["event"] in {SNAPSHOT_WAITS, SNAPSHOT_WAIT_ENDED}]
+    assert [entry["event"] for entry in events] == [SNAPSHOT_WAITS, SNAPSHOT_WAIT_ENDED]
+    assert prepared in events[0]["transaction"]
+    assert events[0]["age_seconds"] > 0
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "pears"):
+        evolving.check(table)
+
+
+def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.begin(APPLES, "create table log (id int primary key)")
+    gid = f"forgotten {evolving.database.name}"
+    evolving.run("begin; insert into log values (1)", f"prepare transaction '{gid}'")
+    evolving.run(SECRET)
+    with running(evolving):
+        records = Records(evolving.store, root.LANDING)
+        BackfillRecords(records).request(BackfillRequest("own", "public.apples"))
+        until(lambda: awaited(evolving) is not None)
+        wait = awaited(evolving)
+        assert wait is not None
+        assert wait.transaction.facts["gid"] == gid
+        evolving.run(f"rollback prepared '{gid}'")
+        until(lambda: awaited(evolving) is None)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+def test_an_open_transaction_is_told_by_its_session(evolving: EvolvingDatabase) -> None:
+    evolving.run(APPLES)
+    url, name = evolving.database.url, evolving.database.name
+    other = psycopg.connect(url, application_name="nightly job")
+    other.execute(SECRET)
+    with running(evolving, other):
+        until(lambda: awaited(evolving) is not None)
+        wait = awaited(evolving)
+        assert wait is not None
+        process = str(other.info.backend_pid)
+        assert wait.transaction.facts == {
+            "pid": process,
+            "user": "postgres",
+            "application": "nightly job",
+            "database": name,
+        }
+        assert f"pg_terminate_backend({process})" in wait.hint
+        assert wait.transaction.began is not None
+        assert "hush" not in json.dumps(wait.facts())
+        other.commit()
+        until(lambda: awaited(evolving) is None)
+
+
+@pytest.mark.full
+def test_what_an_earlier_process_has_left_is_over(evolving: EvolvingDatabase) -> None:
+    evolving.begin(APPLES)
+    records = Records(evolving.store, root.LANDING)
+    facts = {"since": "2026-01-01T00:00:00Z", "transaction": "t", "began": None, "hint": "h"}
+    records.begin_wait(SnapshotWait.parse(facts))
+    assert mirror_status.read(Project("m", evolving.store.root)).wait is None
+    evolving.capture()
+    assert records.awaited() is None
