@@ -18,7 +18,7 @@ from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.spark.session.spark_session import Spark
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.drawn_files import rows_of
-from tests.apply.events.test_spread import fill, of
+from tests.apply.events.test_spread import of
 from tests.objects import CREDENTIALS, S3Server
 from tests.standalone import Standalone
 
@@ -28,12 +28,11 @@ TABLES = 4
 
 
 def fill_bucket(bucket: Bucket, first: int, rows: int, note: str = "") -> None:
-    """Write rows with these numbers into several tables, in as many files."""
-    bucket.describe({"id": "long", "v": "long", "w": "string"})
+    """Write rows with these numbers into several tables."""
     for table in range(TABLES):
         numbers = range(first, first + rows)
         events = (of(f"t{table}", first + n, {"id": n, "v": first, "w": note}) for n in numbers)
-        fill(bucket, f"{table}_{first}", *events)
+        bucket.put(f"{first}.jsonl", *events, of=f"public_t{table}")
 
 
 def project(folder: Path, **more: Any) -> Path:

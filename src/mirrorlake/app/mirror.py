@@ -544,7 +544,9 @@ class Mirror:
     def _events(self) -> EventApplier:
         with extras.needed("applying events"):
             from mirrorlake.app.events.applying import EventApplier
-        is_spread = self._given is not None or self.project.spark.is_cluster
+        is_spread = self.project.spark.is_cluster
+        if self._given is not None:
+            is_spread = hasattr(self._given, "_jsparkSession")  # Spark Connect has no tasks
         runner = self._event_runner if is_spread else None
         return EventApplier(self.project, WallClock(self.stop), self.stop, self._reached, runner)
 
@@ -553,8 +555,11 @@ class Mirror:
         call."""
         if self._events_runner is None:
             with extras.needed("applying events on a cluster"):
-                spark = self._spark = self._started(None)
-                self._events_runner = spark_runner(lambda: spark.session)
+                from mirrorlake.spark.session.spark_session import Spark
+
+                is_given = self._given is not None
+                spark = Spark.for_tasks(self._given) if is_given else self._started(None)
+            self._spark, self._events_runner = spark, spark_runner(lambda: spark.session)
         return self._events_runner
 
     def _apply_events(self, watcher: Watcher | None) -> ApplyReport:

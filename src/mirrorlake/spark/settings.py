@@ -25,6 +25,6 @@ class SparkSettings:
     @property
     def is_cluster(self) -> bool:
         """Whether tasks run in other processes than those of a session in local mode."""
-        master = self.master or ""
+        master = (self.master or "").lower()
         is_local = master == "local" or master.startswith("local[")
         return bool(master) and not is_local

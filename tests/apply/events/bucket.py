@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
+from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.apply.runner import Runner
@@ -24,8 +25,6 @@ from mirrorlake.storage.store import Listing
 from tests.apply.events.drawn_files import rows_of
 
 MINUTE = "2026/11/20/10/05"
-TYPED = "9" * 40
-"""Names of files of JSON begin with it whose types are in a schema file."""
 
 
 def event(
@@ -90,22 +89,20 @@ class Bucket:
         self.runner: Runner | None = None  # whose tasks apply each batch
         self._consumer: EventConsumer | None = None
 
-    def put(self, name: str, *events: Mapping[str, Any] | str, minute: str = MINUTE) -> Path:
-        """Write a file of JSON. minute: of its folder, "" for none."""
-        folder = self.folder / "public_orders" / minute if minute else self.folder
+    def put(
+        self,
+        name: str,
+        *events: Mapping[str, Any] | str,
+        minute: str = MINUTE,
+        of: str = "public_orders",
+    ) -> Path:
+        """Write a file of JSON. minute: of its folder, "" for none; of: the object."""
+        folder = self.folder / of / minute if minute else self.folder
         folder.mkdir(parents=True, exist_ok=True)
         lines = [one if isinstance(one, str) else json.dumps(one) for one in events]
         path = folder / name
         path.write_text("".join(f"{line}\n" for line in lines))
         return path
-
-    def describe(self, columns: Mapping[str, str], minute: str = MINUTE) -> None:
-        """Write the schema file of the files whose names begin with TYPED. columns: Avro types by
-        name."""
-        fields = [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]
-        payload = {"type": "record", "name": "payload", "fields": fields}
-        told = {"type": "record", "name": "e", "fields": [{"name": "payload", "type": payload}]}
-        self.put(f"{TYPED}.avsc", json.dumps(told), minute=minute)
 
     def cycle(self, reached: CrashHook = no_crash, *, anew: bool = False) -> int:
         """Apply what is new. anew: as another process."""
@@ -120,7 +117,7 @@ class Bucket:
         if (runner := self.runner) is not None:
             stores = partial(LocalStore, self.folder), partial(LocalStore, self.root)
             places = EventPlaces(*stores, self.settings)
-            spread = EventSpread(lambda: runner, places, least=0)
+            spread = _Always(lambda: runner, places)
         return EventConsumer(
             LocalStore(self.root),
             _Noted(self.folder, self.opened.append),
@@ -155,6 +152,13 @@ class Bucket:
 
     def log(self, table: str = "public/orders") -> TableLog:
         return TableLog(str(self.root / "Tables" / table))
+
+
+class _Always(EventSpread):
+    """Spreads batches of any size."""
+
+    def suits(self, files: Sequence[FoundFile]) -> bool:
+        return bool(files)
 
 
 class _Noted(LocalStore):

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.events.batches import spread
+from mirrorlake.apply.events import file_reader
+from mirrorlake.apply.events.batches.spread import EventSpread
+from mirrorlake.apply.events.batches.tasks import EventPlaces, FilesTask
 from mirrorlake.apply.events.journal import FileJournals
+from mirrorlake.apply.events.listing import FoundFile
+from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.runner import TasksDied
 from mirrorlake.delta.write.durable_commit import durable_commit
+from mirrorlake.errors import SparkUnavailable
 from mirrorlake.model.crash_points import CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events import drawn_files
-from tests.apply.events.bucket import TYPED, Bucket, event
+from tests.apply.events.bucket import Bucket, event
 from tests.apply.events.drawn_files import as_written, line, rows_of
 from tests.apply.events.killed_tables import POINTS, Killed
 from tests.mirror.event_order.drawn import SOURCES, arrivals
 from tests.mirror.event_order.model import table_of
 from tests.profiles import some, tries
 
-NAMES = (f"{TYPED}_cdc_1_0_{{}}.jsonl", "{}.jsonl")
-"""Of a file with types, which a task reads, and of one without."""
+
+class Repeating(InProcessRunner):
+    """Runs tasks again, as after the loss of an executor, and takes the result of any attempt."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random.randint(1, 3))
+        self._random = random
+
+    def run(
+        self,
+        work: Callable[[Any], Any],
+        items: Sequence[Any],
+        packing: Sequence[Sequence[int]] | None = None,
+    ) -> list[Any]:
+        attempts = [super(Repeating, self).run(work, items, packing) for _ in range(2)]
+        return [self._random.choice(results) for results in zip(*attempts, strict=True)]
 
 
 @pytest.mark.clause("ST-219", "ST-223", "ST-233")
@@ -38,18 +59,19 @@ NAMES = (f"{TYPED}_cdc_1_0_{{}}.jsonl", "{}.jsonl")
 @settings(max_examples=tries(20, long=1_000), deadline=None)
 @given(data=st.data())
 def test_any_order_with_crashes_makes_the_same_table(source: str, data: st.DataObject) -> None:
+    """Events of the table may lie in the folders of two objects, so that two tasks have some."""
     events, batches = data.draw(arrivals(source))
     points = [None, *POINTS, CrashPoint.EVENT_FILES_RECORDED]
     with tempfile.TemporaryDirectory() as root:
         bucket = Bucket(Path(root))
         bucket.settings = drawn_files.settings(source, bucket.folder)
-        bucket.runner = InProcessRunner(data.draw(st.integers(1, 3)))
-        bucket.describe({"id": "long", "v": "long"}, minute="")
+        bucket.runner = Repeating(Random(data.draw(st.integers(0, 99))))
         for number, batch in enumerate(filter(None, batches)):
             cut = data.draw(st.integers(0, len(batch)))
             for part, lines in enumerate((batch[:cut], batch[cut:])):
-                name = data.draw(st.sampled_from(NAMES)).format(2 * number + part)
-                bucket.put(name, *(line(source, one) for one in lines), minute="")
+                folder = data.draw(st.sampled_from(["one", "other"]))
+                text = (line(source, one) for one in lines)
+                bucket.put(f"{number}{part}.jsonl", *text, of=folder)
             if data.draw(st.booleans()):
                 with suppress(Killed):
                     bucket.cycle(partial(_dies, data.draw(st.sampled_from(points))), anew=True)
@@ -68,18 +90,12 @@ def _dies(at: CrashPoint | None, point: CrashPoint) -> None:
 def both(tmp_path: Path, **asked: Any) -> tuple[Bucket, Bucket]:
     """The same files applied in this process, and by tasks."""
     here, there = Bucket(tmp_path / "here", **asked), Bucket(tmp_path / "there", **asked)
-    there.runner = InProcessRunner(2)
-    for bucket in (here, there):
-        bucket.describe({"id": "long", "v": "long", "w": "string"})
+    there.runner = Repeating(Random(1))
     return here, there
 
 
-def fill(bucket: Bucket, name: str, *events: Mapping[str, Any]) -> None:
-    bucket.put(f"{TYPED}_cdc_1_0_{name}.jsonl", *events)
-
-
 def told(bucket: Bucket) -> dict[str, Any]:
-    """Everything that is told of a bucket, apart from ids and paths."""
+    """Everything that is told of a bucket, apart from ids."""
     dead = FileJournals(LocalStore(bucket.root)).read().dead
     tables = {str(table) for table, _done in bucket.done}
     return {
@@ -94,7 +110,7 @@ def told(bucket: Bucket) -> dict[str, Any]:
 
 def of(
     table: str, number: int, payload: Mapping[str, Any], change: str = "INSERT", **more: Any
-) -> Any:
+) -> dict[str, Any]:
     return event(number, payload, change, table=table, object=f"public_{table}", **more)
 
 
@@ -116,12 +132,18 @@ BATCHES: dict[str, list[list[Any]]] = {
         [of("t", 3, {"id": 1, "v": 2}, key=["v"]), of("u", 4, {"id": 1, "v": 2}, "UPDATE")],
     ],
     "a key without values": [[of("t", 1, {"v": 1}, key=["w"]), of("u", 2, {"id": 1, "v": 1})]],
+    "a key of floating point": [[of("t", 1, {"id": 1.5}), of("u", 2, {"id": 1, "v": 1})]],
     "events that cannot be applied": [
-        [of("t", 1, {"id": 1}, change="NEW"), of("t", 2, {"id": None}), of("u", 2, {"id": 1})]
+        [of("t", 1, {"id": 1}, change="NEW"), of("t", 2, {"id": None}), of("u", 2, {"id": 1})],
+        [of("t", 3, {"id": 1, "v": 1}), of("t", 4, {"id": 2, "v": "x"}), of("u", 5, {"id": None})],
     ],
     "a new column": [
         [of("t", 1, {"id": 1, "v": 1})],
         [of("t", 2, {"id": 2, "w": "x"}), of("t", 3, {"id": 1, "w": "y"}, "UPDATE")],
+    ],
+    "types that differ": [
+        [of("t", 1, {"id": 1, "v": 1}), of("t", 2, {"id": 2, "v": "x"})],
+        [of("t", 3, {"id": 3, "w": 1}), of("t", 4, {"id": 4, "w": "x"}), of("t", 5, {"id": "x"})],
     ],
 }
 
@@ -133,20 +155,33 @@ def test_all_that_is_told_is_the_same(tmp_path: Path, name: str, mode: str) -> N
     for number, batch in enumerate(BATCHES[name]):
         for bucket in (here, there):
             for part, events in enumerate((batch[::2], batch[1::2])):
-                fill(bucket, f"{number}{part}", *events)
-            bucket.put(f"{number}.jsonl", of("v", 90 + number, {"id": number, "v": 1}))
+                bucket.put(f"{number}{part}.jsonl", *events)
+            bucket.put(f"{number}.jsonl", of("v", 90 + number, {"id": number, "v": 1}), of="other")
             bucket.cycle()
         assert told(there) == told(here)
     assert told(here)["rows"]
+
+
+def test_dead_letters_of_a_table_in_two_folders_are_told_once(tmp_path: Path) -> None:
+    """The second of two tasks finds that the first one has committed."""
+    here, there = both(tmp_path)
+    for bucket in (here, there):
+        for folder in ("one", "other"):
+            number = len(folder)
+            rows = ({"id": number, "v": 1}, {"id": None, "v": 2})
+            bucket.put("a.jsonl", *(of("t", number, row) for row in rows), of=folder)
+        assert bucket.cycle() == 2
+    assert told(there) == told(here)
+    assert [len(letters) for letters in told(there)["dead"].values()] == [1, 1]
 
 
 def test_of_tables_inside_each_other_one_is_refused(tmp_path: Path) -> None:
     """They are prepared at the same time, when neither is there."""
     bucket = Bucket(tmp_path)
     bucket.runner = InProcessRunner(2)
-    bucket.describe({"id": "long"})
-    fill(bucket, "1", of("t", 1, {"id": 1}, schema=""), of("u", 2, {"id": 1}, schema="t"))
-    assert bucket.cycle() == 0
+    bucket.put("a.jsonl", of("t", 1, {"id": 1}, schema=""), of="t")
+    bucket.put("a.jsonl", of("u", 2, {"id": 1}, schema="t"), of="t_u")
+    assert bucket.cycle() == 1
     (error,) = bucket.errors.values()
     assert error.code == "nested_tables"
     assert len(bucket.done) == 1
@@ -155,11 +190,9 @@ def test_of_tables_inside_each_other_one_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_a_dead_letter(tmp_path: Path) -> None:
     here, there = both(tmp_path)
     for bucket in (here, there):
-        fill(bucket, "1", of("t", 1, {"id": 1, "v": 1}))
-        fill(bucket, "2", of("t", 2, {"id": 2, "v": 2}))
-        with bucket.put(f"{TYPED}_cdc_1_0_3.avro").open("wb") as file:
-            file.write(b"Obj\x01cut off")
-        assert bucket.cycle() == 3
+        bucket.put("1.jsonl", of("t", 1, {"id": 1, "v": 1}))
+        bucket.put("2.avro").write_bytes(b"Obj\x01cut off")
+        assert bucket.cycle() == 2
     assert told(there) == told(here)
     assert len(told(there)["dead"]) == 1
 
@@ -168,8 +201,7 @@ def test_what_another_writer_has_committed_meanwhile_stays(tmp_path: Path) -> No
     """The batch was prepared for a version that is not the newest any more."""
     bucket = Bucket(tmp_path)
     bucket.runner = InProcessRunner(2)
-    bucket.describe({"id": "long", "v": "long"})
-    fill(bucket, "1", event(1, {"id": 1, "v": 1}))
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
     bucket.cycle()
     log, table = bucket.log(), str(bucket.root / "Tables/public/orders")
 
@@ -178,62 +210,127 @@ def test_what_another_writer_has_committed_meanwhile_stays(tmp_path: Path) -> No
             durable_commit(table, 1, [], None, operation="SET TBLPROPERTIES")
 
     bucket.check = commits  # type: ignore[method-assign]
-    fill(bucket, "2", event(2, {"id": 1, "v": 2}, "UPDATE"), event(3, {"id": 2, "v": 3}))
+    bucket.put("2.jsonl", event(2, {"id": 1, "v": 2}, "UPDATE"), event(3, {"id": 2, "v": 3}))
     assert bucket.cycle(anew=True) == 1
     assert log.snapshot().version == 2
     assert bucket.plain() == [{"id": 1, "v": 2}, {"id": 2, "v": 3}]
 
 
-class DyingRunner(InProcessRunner):
-    def chain(self, *_anything: Any) -> Any:
-        raise TasksDied("killed")
+class Elsewhere(InProcessRunner):
+    """Runs tasks with other stores than those that the driver has."""
+
+    def __init__(self, source: Path | None = None, root: Path | None = None) -> None:
+        super().__init__(2)
+        self._source, self._root = source, root
+
+    def run(
+        self,
+        work: Callable[[Any], Any],
+        items: Sequence[FilesTask],
+        packing: Sequence[Sequence[int]] | None = None,
+    ) -> list[Any]:
+        def changed(places: EventPlaces) -> EventPlaces:
+            source = partial(LocalStore, self._source) if self._source else places.source
+            root = partial(LocalStore, self._root) if self._root else places.root
+            return EventPlaces(source, root, places.settings)
+
+        return super().run(work, [FilesTask(changed(i.places), i.files) for i in items], packing)
+
+
+def test_files_that_executors_do_not_see_are_applied_here(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.runner = Elsewhere(source=tmp_path / "empty")
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
+    assert bucket.cycle() == 1
+    assert bucket.plain() == [{"id": 1, "v": 1}]
+
+
+def test_a_root_that_executors_do_not_see_stops_tables_and_loses_nothing(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.runner = Elsewhere(root=tmp_path / "other")
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
+    assert bucket.cycle() == 0
+    (error,) = bucket.errors.values()
+    assert "same path" in error.hint
+    assert not bucket.log().snapshot().exists
+    bucket.runner = InProcessRunner()
+    assert bucket.cycle(anew=True) == 1
+    assert bucket.plain() == [{"id": 1, "v": 1}]
+
+
+def test_files_that_do_not_fit_in_memory_are_applied_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 1)
+    here, there = both(tmp_path)
+    for bucket in (here, there):
+        bucket.put("1.jsonl", *(of(f"t{n % 2}", n, {"id": n, "v": n}) for n in range(9)))
+        assert bucket.cycle() == 1
+    assert told(there) == told(here)
+
+
+class Failing(InProcessRunner):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def run(self, *_anything: Any) -> Any:
+        raise self._error
 
 
 def test_where_tasks_die_the_files_are_applied_here(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
-    bucket.runner = DyingRunner()
-    bucket.describe({"id": "long", "v": "long"})
-    fill(bucket, "1", event(1, {"id": 1, "v": 1}))
+    bucket.runner = Failing(TasksDied("killed"))
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
     assert bucket.cycle() == 1
     assert bucket.plain() == [{"id": 1, "v": 1}]
 
 
-@pytest.mark.parametrize("fails", ["reading", "preparing"])
-def test_a_storage_that_fails_in_a_task_is_asked_again_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
+def test_the_loss_of_spark_is_not_taken_for_one_of_the_storage(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.runner = Failing(ConnectionRefusedError(111, "Connection refused"))
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
+    with pytest.raises(SparkUnavailable, match="Spark has ended"):
+        bucket.cycle()
+
+
+def test_what_fails_in_a_task_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_anything: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(EventTable, "prepare", failing)
     bucket = Bucket(tmp_path)
     bucket.runner = InProcessRunner()
-    bucket.describe({"id": "long", "v": "long"})
-    fill(bucket, "1", event(1, {"id": 1, "v": 1}))
-
-    def failing(*_anything: Any) -> Any:
-        raise PermissionError(13, "denied")
-
-    if fails == "reading":
-        monkeypatch.setattr(LocalStore, "open", failing)
-        with suppress(PermissionError):
-            bucket.cycle()  # here as well
-        monkeypatch.undo()
-        assert bucket.done == []
-    else:
-        monkeypatch.setattr(EventTable, "prepare", failing)
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
     assert bucket.cycle() == 1
     assert bucket.plain() == [{"id": 1, "v": 1}]
-
-
-def test_small_batches_are_applied_here() -> None:
-    found = spread.EventSpread(InProcessRunner, None)  # type: ignore[arg-type]
-    assert not found.suits([])
 
 
 def test_a_consumer_that_has_to_stop_commits_nothing_that_was_prepared(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
     bucket.runner = InProcessRunner()
-    bucket.describe({"id": "long", "v": "long"})
-    fill(bucket, "1", event(1, {"id": 1, "v": 1}))
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
     assert bucket.consumer(no_crash, ended=lambda: True).cycle() == 0
     assert not bucket.log().snapshot().exists
     assert bucket.done == []
     assert bucket.cycle() == 1
     assert bucket.plain() == [{"id": 1, "v": 1}]
+
+
+@pytest.mark.parametrize(
+    ("paths", "size", "suits"),
+    [
+        (["b/one/2026/a.avro", "b/two/2026/a.avro"], 9 << 20, True),
+        (["b/one/2026/a.avro", "b/two/2026/a.avro"], 7 << 20, False),
+        (["b/one/2026/a.jsonl.gz", "b/two/2026/a.jsonl.gz"], 1 << 20, True),
+        (["b/one/2026/a.avro", "b/one/2027/b.avro"], 99 << 20, False),
+        (["b/a.avro", "b/b.avro"], 99 << 20, False),
+    ],
+)
+def test_large_batches_of_several_objects_are_spread(
+    paths: Sequence[str], size: int, *, suits: bool
+) -> None:
+    places = EventPlaces(dict, dict, EventInput(Path(), path="b"))  # type: ignore[arg-type]
+    files = [FoundFile(path, "", size) for path in paths]
+    assert EventSpread(InProcessRunner, places).suits(files) == suits
+    assert pickle.loads(pickle.dumps(files)) == files

@@ -27,13 +27,19 @@ from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.runner import Runner
 from mirrorlake.config import Project
 from mirrorlake.delta.workspace import Unreachable
-from mirrorlake.errors import MirrorlakeError, StorageUnavailable, TableError, Unavailable
+from mirrorlake.errors import (
+    MirrorlakeError,
+    SparkUnavailable,
+    StorageUnavailable,
+    TableError,
+    Unavailable,
+)
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
 from mirrorlake.sources.base import CheckResult, CheckSeverity
-from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.lease import Lease, renewed
 
 log = structlog.get_logger()
 
@@ -105,6 +111,8 @@ class EventApplier:
                     self._cycle(consumer)
                     self._vacuum()
                     waits = ""
+                except SparkUnavailable:
+                    raise  # its session has ended, and cannot be started again in this process
                 except Unavailable as error:
                     if str(error) != waits:
                         log.warning(EVENTS_WAIT, reason=error.what, hint=error.hint)
@@ -179,7 +187,7 @@ class EventApplier:
 
     def _cycle(self, consumer: EventConsumer) -> None:
         self._lease.check()
-        with storage_errors(self._settings.described):
+        with renewed(self._lease), storage_errors(self._settings.described):
             consumer.cycle()
 
     def _vacuum(self) -> None:

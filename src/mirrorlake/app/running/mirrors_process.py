@@ -184,7 +184,7 @@ class _Mirrors:
 
     def session(self, project: Project) -> Any:
         """The one session; None where a mirror needs none. Raises SparkUnavailable."""
-        if project.events is not None:
+        if project.events is not None and not project.spark.is_cluster:
             return None
         with self._starting:
             if self._spark is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -41,12 +42,9 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 EVENTS_APPLIED, EVENTS_DEAD = "events_applied", "events_dead"
-EVENT_TASK_FAILED = "event_task_failed"
 BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
 """Maximum size and number of files that are applied together, because their events are held in
 memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
-_PACKED = 32
-"""The assumed compression ratio of gzipped JSON events."""
 
 
 class TableResults(Protocol):
@@ -273,8 +271,8 @@ class EventConsumer:
 
     def _apply_spread(self, spread: EventSpread, done: _AppliedFiles) -> None:
         """Apply files by tasks that prepare what they change, and here what these leave: files
-        that do not contain their types, and tables that take several commits or whose commit came
-        too late."""
+        that they could not read, and tables that take several commits, that several tasks have
+        events of, or whose commit came too late."""
         try:
             found = spread.run(done.files)
         except Exception:
@@ -283,25 +281,29 @@ class EventConsumer:
         if found is None:
             self._apply_files(done, done.files)
             return
-        read, others = list[FoundFile](), list[FoundFile]()
-        for file in done.files:
+        read = [file for file in done.files if file.path in found.files]
+        for file in read:
             report = found.files[file.path]
-            (read if report.is_read else others).append(file)
-            if report.is_read:
-                done.read(file, report.tables, report.letters)
-        left = {one.table for one in found.tables if not self._finish(one, done)}
+            done.read(file, report.tables, report.letters)
+        left, letters = set[TableId](), dict[TableId, list[DeadLetter]]()
+        for outcome in found.tables:
+            if not self._finish(outcome, done, letters.setdefault(outcome.table, [])):
+                left.add(outcome.table)
+        # Those of the others are found again.
+        done.letters += chain.from_iterable(letters[table] for table in letters.keys() - left)
         if left:
             again = [file for file in read if done.tables[file.path] & left]
             self._apply_files(done, again, left)
-        if others:
+        if others := [file for file in done.files if file.path not in found.files]:
             self._apply_files(done, others)
 
-    def _finish(self, outcome: TableOutcome, done: _AppliedFiles) -> bool:
-        """Commit what a task has prepared for a table. Returns whether nothing is left to do."""
+    def _finish(
+        self, outcome: TableOutcome, done: _AppliedFiles, letters: list[DeadLetter]
+    ) -> bool:
+        """Commit what a task has prepared for a table, and add its dead letters to `letters`.
+        Returns whether nothing is left to do."""
         table = outcome.table
-        done.letters += outcome.letters
-        if outcome.failed:
-            log.warning(EVENT_TASK_FAILED, table=str(table), reason=outcome.failed)
+        letters += outcome.letters
         if outcome.error is not None:
             self._stop(done, table, outcome.error)
         if outcome.error is not None or outcome.letters:
@@ -311,14 +313,14 @@ class EventConsumer:
         report = outcome.batch
         try:
             if isinstance(report, PreparedBatch):
-                report = self._table(table).commit(report)
+                report = self._table(table).commit_prepared(report)
             if report is None:
                 return False
             self._note(table, report, outcome.files, outcome.events)
         except TableError as error:
             self._stop(done, table, error)
             return True
-        done.letters += report.letters
+        letters += report.letters
         return True
 
     def _stop(self, done: _AppliedFiles, table: TableId, error: TableError) -> None:
@@ -451,7 +453,7 @@ def _batches(files: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
     batch: list[FoundFile] = []
     size = 0
     for file in files:
-        inside = file.size * (_PACKED if file.path.endswith(".gz") else 1)
+        inside = file.unpacked_size
         if batch and (size + inside > BATCH_BYTES or len(batch) == BATCH_FILES):
             yield batch
             batch, size = [], 0

@@ -71,7 +71,8 @@ class FileReader:
 
     known: returns the types of a table; may raise TableError.
     go_on: called after each part of a file; raises to stop.
-    typed_only: leave files out that do not contain their types; `untyped` has their paths.
+    must_exist: a file that is not there raises FileNotFoundError; otherwise it is a dead letter,
+        because it was when it was listed.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class FileReader:
         known: Callable[[TableId], Types],
         go_on: Callable[[], None],
         *,
-        typed_only: bool = False,
+        must_exist: bool = False,
     ) -> None:
         self._store, self._settings, self._known, self._go_on = store, settings, known, go_on
-        self._typed_only, self.untyped = typed_only, set[str]()
+        self._must_exist = must_exist
         self._likely: dict[str, Types] = {}  # by the folder of an object
 
     def parts(self, files: Sequence[FoundFile]) -> Iterator[Sequence[FileEvents]]:
@@ -103,6 +104,14 @@ class FileReader:
                 for part in self._again(files[number], one.types):
                     yield _placed([part], number, len(files))
                     del part
+
+    def together(self, files: Sequence[FoundFile]) -> list[FileEvents] | None:
+        """The events of each of the files; None if they do not fit in memory together. Raises
+        OSError."""
+        _first, found = next(self._groups(files))
+        if len(found) < len(files) or any(one.is_large for one in found):
+            return None
+        return [one.events for one in found]
 
     def _groups(self, files: Sequence[FoundFile]) -> Iterator[tuple[int, list[_Read]]]:
         """Consecutive files, with the number of the first. Files that do not contain their types
@@ -178,13 +187,12 @@ class FileReader:
             columns = self._schema(file)
             with self._store.open(file.path) as opened:
                 has_types = opened.read(len(MAGIC)) == MAGIC or columns is not None
-                if self._typed_only and not has_types:
-                    self.untyped.add(file.path)
-                    return _Read(FileEvents(), likely)
                 opened.seek(0)
                 parts = self._parts(opened, file, columns, likely)
                 return _Read.of(parts, likely, has_types=has_types)
         except FileNotFoundError:
+            if self._must_exist:
+                raise
             return _Read(_dead(file, "the file is gone"), likely)
         except UnreadableEvents as error:
             return _Read(_dead(file, str(error)), likely)
@@ -233,7 +241,7 @@ class FileReader:
             return {}  # applying events to the table reports the error
 
     def _object(self, file: FoundFile) -> str:
-        return file.path.removeprefix(self._settings.path).strip("/").partition("/")[0]
+        return self._settings.inside(file.path).partition("/")[0]
 
 
 def _one_by_one(function: Callable[[TableId], Types]) -> Callable[[TableId], Types]:

@@ -19,6 +19,8 @@ from mirrorlake.storage.tree import Lister, lister_for
 _WIDTHS = (4, 2, 2, 2, 2)
 _DAY = 8
 SCHEMA_FILE = ".avsc"
+_PACKED = 32
+"""The assumed compression ratio of gzipped JSON events."""
 _ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
 
 
@@ -31,6 +33,11 @@ class FoundFile:
     size: int
     minute: str = ""
     schema: str = ""
+
+    @property
+    def unpacked_size(self) -> int:
+        """An estimate, in bytes."""
+        return self.size * (_PACKED if self.path.endswith(".gz") else 1)
 
 
 class EventFiles:

@@ -57,6 +57,10 @@ class EventInput:
         url = location.url if isinstance(location, StorageLocation) else str(location)
         return f"{url}/{self.path}".removesuffix("/")
 
+    def inside(self, path: str) -> str:
+        """A path in the store below the folder of the files."""
+        return path.removeprefix(self.path).strip("/")
+
     def rule(self, source: EventSource) -> str:
         """The rule that orders the events of a source (ST-206)."""
         strict = self.strict_oracle and source is EventSource.ORACLE

@@ -30,8 +30,10 @@ from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState,
 from mirrorlake.apply.events.remembered.truncating import truncated
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table_report import EventTableReport
+from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
+from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
 from mirrorlake.delta.workspace import LostFile, OutsideTable, open_workspace
 from mirrorlake.delta.write import flush
@@ -50,6 +52,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path, escaped
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
 
 APPLICATION = "mirrorlake-events"
 ATTEMPTS = 20
@@ -78,7 +81,7 @@ class EventTable:
     @property
     def known(self) -> dict[str, UnifiedType]:
         """The types of its columns, by name in the events. Raises EventTableError."""
-        return self._load().state.columns.known
+        return self._read().state.columns.known
 
     def apply(self, events: Sequence[TableEvents]) -> EventTableReport:
         """Apply events in any order, including events that were applied before.
@@ -96,16 +99,44 @@ class EventTable:
         )
 
     def prepare(self, events: Sequence[TableEvents]) -> Preparation:
-        """Compute and write what events change, in any process, for `commit` in the one that may
-        write. Raises as `apply` does."""
+        """Compute and write what events change, in any process, for `commit_prepared` in the one
+        that may write. Raises as `apply` does."""
         loaded = self._read()
         with self._lost_files(), self._folder.open():
             return self._writer.prepare(loaded, events)
 
-    def commit(self, batch: PreparedBatch) -> EventTableReport | None:
-        """Commit a prepared batch. None when another writer committed first. Raises TableError."""
+    def commit_prepared(self, batch: PreparedBatch) -> EventTableReport | None:
+        """Commit what another process has prepared, perhaps a while ago, on storage that it shares
+        with this one. None when another writer committed first. Raises TableError."""
+        is_next = not batch.version or self._log.has(batch.version - 1)
+        if not is_next or self._log.has(batch.version):
+            return None
         if not batch.version:
-            self._check_apart()  # from tables that were made since it was prepared
+            self._check_apart()  # from tables that were made since
+        if missing := self._missing(batch):
+            raise self._error(
+                f"a task has written {missing}, which is not there",
+                "Executors have to see the root of the mirror under the same path.",
+            )
+        return self._commit_batch(batch)
+
+    def _missing(self, batch: PreparedBatch) -> str:
+        """A new file of the batch that this process does not see; "" if it sees all."""
+        if is_url(self.location):
+            return ""  # a place that is the same for everybody
+        folder = Path(self.location)
+        for action in batch.actions:
+            if (add := action.get("add") or action.get("cdc")) is None:
+                continue
+            paths = [path_of(folder, add)]
+            if vector := add.get("deletionVector"):
+                paths.append(deletion_vectors.path_of(folder, vector))
+            if lost := next((path.name for path in paths if not path.exists()), ""):
+                return lost
+        return self._folder.missing(batch.state)
+
+    def _commit_batch(self, batch: PreparedBatch) -> EventTableReport | None:
+        """None when another writer committed first."""
         state = self._folder.record(batch.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [*batch.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
@@ -329,7 +360,7 @@ class EventTable:
         if isinstance(found, EventTableReport):
             return found
         if isinstance(found, PreparedBatch):
-            return self.commit(found)
+            return self._commit_batch(found)
         return self._truncate(loaded, events, found)
 
     def _truncate(
@@ -341,7 +372,7 @@ class EventTable:
         guard = self._settings.guard // timedelta(milliseconds=1)
         rule = loaded.state.rule
         for found in truncated(rule, guard, new.keys, new.changes, new.truncations):
-            part = self.commit(self._writer.write(loaded, loaded.state, found))
+            part = self._commit_batch(self._writer.write(loaded, loaded.state, found))
             if part is None:
                 return None
             done, loaded = done.then(part), self._load()

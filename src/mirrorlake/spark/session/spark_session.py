@@ -49,9 +49,7 @@ class Spark:
         Raises SparkUnavailable if the session cannot write Delta, or its executors lack what tasks
         need; UsageError or StorageUnavailable if it cannot write to the location.
         """
-        if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
-            connect = type(session).__module__.startswith("pyspark.sql.connect")
-            raise _not_classic("this is a Spark Connect session" if connect else "")
+        cls._check_classic(session)
         jars.coordinates()
         conf = session.sparkContext.getConf()
         extensions = conf.get("spark.sql.extensions") or ""
@@ -67,6 +65,20 @@ class Spark:
         if tables is not None:
             s3a.check(session, tables)
         return cls(session, is_ours=False)
+
+    @classmethod
+    def for_tasks(cls, session: Any) -> Spark:
+        """Use an existing session for tasks alone, which needs no Delta. Raises SparkUnavailable
+        if its executors lack what tasks need."""
+        cls._check_classic(session)
+        workers.check(session)
+        return cls(session, is_ours=False)
+
+    @staticmethod
+    def _check_classic(session: Any) -> None:
+        if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
+            connect = type(session).__module__.startswith("pyspark.sql.connect")
+            raise _not_classic("this is a Spark Connect session" if connect else "")
 
     @classmethod
     def start(

@@ -1,36 +1,37 @@
-"""Spreads a batch of event files over tasks."""
+"""Spreads a batch of event files over tasks, by the objects that they are of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
 from mirrorlake.apply.events.batches.tasks import (
     EventPlaces,
-    ReadFilesTask,
+    FilesTask,
     ReadReport,
     TableOutcome,
-    prepare_tables,
-    read_files,
+    prepare_files,
 )
 from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.runner import Runner, TasksDied
+from mirrorlake.errors import SparkUnavailable
 
 log = structlog.get_logger()
 
 EVENTS_SPREAD, EVENT_TASKS_DIED = "events_spread", "event_tasks_died"
+EVENT_FILES_LEFT = "event_files_left"
 LEAST_BYTES = 16 << 20
-"""Of the files of a batch that is spread; a smaller one takes less time than a job."""
+"""Of the files of a batch that is spread, unpacked; a smaller one takes less time than a job."""
 TASKS_PER_SLOT = 4
-"""Of the second stage: tables that share a task by chance are rare then."""
+"""At most: with several, the slots are busy for about as long as each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadBatch:
-    """What became of a batch: for each file, by its path; for each table with events."""
+    """What became of a batch: for each file that was read, by its path; for each table with events
+    in these."""
 
     files: Mapping[str, ReadReport]
     tables: Sequence[TableOutcome]
@@ -45,37 +46,56 @@ class EventSpread:
         self._runner, self._places, self._least = runner, places, least
 
     def suits(self, files: Sequence[FoundFile]) -> bool:
-        return sum(file.size for file in files) >= self._least
+        """Whether a batch is large, and of several objects."""
+        size = sum(file.unpacked_size for file in files)
+        return size >= self._least and len(self._objects(files)) > 1
 
     def run(self, files: Sequence[FoundFile]) -> SpreadBatch | None:
-        """Read files and prepare what they change; None if tasks died. Raises what ends a job."""
-        runner = self._runner()
-        groups, tasks = _groups(files, runner.slots), TASKS_PER_SLOT * runner.slots
-        work = partial(prepare_tables, self._places)
-        items = [ReadFilesTask(self._places, group, tasks) for group in groups]
+        """Read files and prepare what they change; None if tasks died. Raises SparkUnavailable, and
+        what else ends a job."""
+        runner, groups = self._runner(), self._objects(files)
+        items = [FilesTask(self._places, group) for group in groups]
+        packing = _packed(groups, TASKS_PER_SLOT * runner.slots)
         try:
-            reports, outcomes = runner.chain(read_files, items, [work], tasks)
+            found = runner.run(prepare_files, items, packing)
         except TasksDied as died:
             log.warning(EVENT_TASKS_DIED, files=len(files), reason=str(died))
             return None
-        tables = [outcome for found in outcomes for outcome in found]
-        log.info(EVENTS_SPREAD, files=len(files), tasks=len(groups), tables=len(tables))
+        except OSError as error:  # tasks report theirs
+            raise SparkUnavailable(
+                f"Spark has ended: {error}", hint="See its log for the reason, and start again."
+            ) from error
+        for group, outcome in zip(groups, found, strict=True):
+            if outcome.left:
+                log.info(EVENT_FILES_LEFT, files=len(group), reason=outcome.left)
+        tables = [table for outcome in found for table in outcome.tables]
+        log.info(EVENTS_SPREAD, files=len(files), tasks=len(packing), tables=len(tables))
         return SpreadBatch(
             {
                 file.path: report
-                for group, found in zip(groups, reports, strict=True)
-                for file, report in zip(group, found, strict=True)
+                for group, outcome in zip(groups, found, strict=True)
+                if not outcome.left
+                for file, report in zip(group, outcome.files, strict=True)
             },
             tables,
         )
 
+    def _objects(self, files: Sequence[FoundFile]) -> list[tuple[FoundFile, ...]]:
+        """The files of each object, in their order; those that lie in no folder together."""
+        found: dict[str, list[FoundFile]] = {}
+        for file in files:
+            folder, inside, _rest = self._places.settings.inside(file.path).partition("/")
+            found.setdefault(folder if inside else "", []).append(file)
+        return [tuple(group) for group in found.values()]
 
-def _groups(files: Sequence[FoundFile], slots: int) -> list[tuple[FoundFile, ...]]:
-    """The files of each task, of about the same size; those of a task in their order."""
-    groups: list[list[int]] = [[] for _ in range(min(slots, len(files)))]
-    sizes = [0] * len(groups)
-    for number in sorted(range(len(files)), key=lambda number: -files[number].size):
+
+def _packed(groups: Sequence[Sequence[FoundFile]], tasks: int) -> list[list[int]]:
+    """The groups of each task, by number, so that all have about the same size."""
+    packed: list[list[int]] = [[] for _ in range(min(tasks, len(groups)))]
+    sizes = [0] * len(packed)
+    weights = [sum(file.unpacked_size for file in group) for group in groups]
+    for number in sorted(range(len(groups)), key=lambda number: -weights[number]):
         smallest = sizes.index(min(sizes))
-        groups[smallest].append(number)
-        sizes[smallest] += files[number].size
-    return [tuple(files[number] for number in sorted(group)) for group in groups]
+        packed[smallest].append(number)
+        sizes[smallest] += weights[number]
+    return packed

@@ -1,26 +1,27 @@
 """The tasks that read event files and prepare what they change, in other processes.
 
-Two stages: read files and send the events of each table to its task → prepare the batch of each
-table (`writer`). Nothing is committed, so that a task may run several times, or late.
+A task has all files of some objects, so that it has all events of their tables; what it reports is
+of one attempt. Nothing is committed, so that it may run several times, or late. What a task cannot
+do for sure is left to the process that commits.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirrorlake.apply.events.batches.prepared import PreparedBatch
 from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.listing import FoundFile
-from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, by_table
+from mirrorlake.apply.events.reading import DeadLetter, TableEvents, by_table
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
-from mirrorlake.apply.runner import StageResult
 from mirrorlake.errors import EventKeyRefused, KeyColumnUnknown, TableError
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
+
+TOO_LARGE = "their events do not fit in memory together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,20 @@ class EventPlaces:
     settings: EventInput
 
 
-@dataclass(slots=True)
-class ReadReport:
-    """What a task has read of a file. is_read: false for a file that has to be read together with
-    others, because it does not contain its types, and one that could not be read."""
+@dataclass(frozen=True, slots=True)
+class FilesTask:
+    """Files to read, and to prepare what they change. Pickled."""
 
-    is_read: bool = False
-    tables: set[TableId] = field(default_factory=set)
-    letters: list[DeadLetter] = field(default_factory=list)
+    places: EventPlaces
+    files: tuple[FoundFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """What a file has: the tables of its events, and dead letters."""
+
+    tables: frozenset[TableId] = frozenset()
+    letters: Sequence[DeadLetter] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,6 @@ class TableOutcome:
     """What the events of a table come to.
 
     batch: None if they have to be applied where they can be committed.
-    failed: why that is so, if the task failed.
     letters: events that cannot be applied, none of which is in the batch.
     error: the table stops.
     """
@@ -59,61 +65,61 @@ class TableOutcome:
     batch: PreparedBatch | EventTableReport | None = None
     letters: Sequence[DeadLetter] = ()
     error: TableError | None = None
-    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFilesTask:
-    """Reads files. tasks: number of tasks of the next stage."""
+class FilesOutcome:
+    """What the files of a task come to.
 
-    places: EventPlaces
-    files: tuple[FoundFile, ...]
-    tasks: int
+    files: a report for each.
+    left: why they have to be read where they can be applied; "" if they were read here.
+    """
+
+    files: Sequence[ReadReport] = ()
+    tables: Sequence[TableOutcome] = field(default_factory=list)
+    left: str = ""
 
 
-def read_files(task: ReadFilesTask) -> StageResult:
-    """The reports of the files, and the events for each task of the next stage."""
-    blocks: list[list[TableEvents]] = [[] for _ in range(task.tasks)]
-    reports = [ReadReport() for _file in task.files]
-    settings = task.places.settings
+def prepare_files(task: FilesTask) -> FilesOutcome:
+    """Read files, and prepare what they change in each table."""
     try:
-        reader = FileReader(
-            task.places.source(), settings, lambda _table: {}, lambda: None, typed_only=True
-        )
-        for parts in reader.parts(task.files):
-            for report, part in zip(reports, parts, strict=True):
-                _take(report, part, blocks)
-            del parts  # before the next ones are read
-    except OSError:
-        return [ReadReport() for _file in task.files], [[] for _ in blocks]
-    for report, file in zip(reports, task.files, strict=True):
-        report.is_read = file.path not in reader.untyped
-    return reports, blocks
+        return _prepared_files(task)
+    except Exception as error:  # noqa: BLE001  (it is met again where it can be handled)
+        return FilesOutcome(left=f"{type(error).__name__}: {error}")
 
 
-def _take(report: ReadReport, part: FileEvents, blocks: Sequence[list[TableEvents]]) -> None:
-    report.letters += part.letters
-    for events in part.tables:
-        report.tables.add(events.table)
-        blocks[_task_of(events.table, len(blocks))].append(events)
+def _prepared_files(task: FilesTask) -> FilesOutcome:
+    places, root = task.places, task.places.root()
+
+    def table(name: TableId) -> EventTable:
+        return EventTable(root, name, places.settings)
+
+    reader = FileReader(
+        places.source(),
+        places.settings,
+        lambda name: table(name).known,
+        lambda: None,
+        must_exist=True,
+    )
+    found = reader.together(task.files)
+    if found is None:
+        return FilesOutcome(left=TOO_LARGE)
+    reports = [
+        ReadReport(frozenset(one.table for one in file.tables), file.letters) for file in found
+    ]
+    together = list(by_table(found))
+    del found  # so that the events of a table are freed when they are applied
+    outcomes = []
+    while together:
+        name, events = together.pop(0)
+        outcomes.append(_prepared(table(name), events))
+    return FilesOutcome(reports, outcomes)
 
 
-def _task_of(table: TableId, tasks: int) -> int:
-    return zlib.crc32(f"{table.schema}\0{table.name}".encode()) % tasks
-
-
-def prepare_tables(
-    places: EventPlaces, _number: int, received: Sequence[Sequence[TableEvents]]
-) -> StageResult:
-    """What the events of each table that a task has received come to."""
-    parts = [FileEvents(events) for events in received]
-    return [_prepared(places, table, events) for table, events in by_table(parts)], []
-
-
-def _prepared(places: EventPlaces, table: TableId, events: Sequence[TableEvents]) -> TableOutcome:
-    outcome = TableOutcome(table, len({one.file for one in events}), sum(map(len, events)))
+def _prepared(table: EventTable, events: Sequence[TableEvents]) -> TableOutcome:
+    outcome = TableOutcome(table.table, len({one.file for one in events}), sum(map(len, events)))
     try:
-        found = EventTable(places.root(), table, places.settings).prepare(events)
+        found = table.prepare(events)
     except EventKeyRefused as error:
         letters = [
             letter
@@ -122,11 +128,9 @@ def _prepared(places: EventPlaces, table: TableId, events: Sequence[TableEvents]
         ]
         return replace(outcome, letters=letters)
     except KeyColumnUnknown:
-        return outcome  # other files may have the column
+        return outcome  # files of another task may have the column
     except TableError as error:
         return replace(outcome, error=error)
-    except Exception as error:  # noqa: BLE001  (it is raised again where it can be handled)
-        return replace(outcome, failed=f"{type(error).__name__}: {error}")
     if isinstance(found, PreparedBatch | EventTableReport):
         return replace(outcome, batch=found)
     return outcome

@@ -176,6 +176,11 @@ class StateFolder:
                 continue
             return numbered
 
+    def missing(self, state: EventTableState) -> str:
+        """The name of a file of a state that is not there; "" if all are."""
+        there = {file.name for file in self._store.list(self._files).files}
+        return min(self._named(state) - there, default="")
+
     def discard(self, current: EventTableState) -> None:
         """Delete the records before `current`, and the files that only they use."""
         named = self._named(current)
