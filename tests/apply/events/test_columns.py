@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.events import types
+from mirrorlake.events.decode.json_values import column_of
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
 
@@ -63,3 +65,17 @@ def test_a_date_beyond_the_calendar_in_an_array_is_a_dead_letter(
     assert found[1:] == [None] * 4
     assert sorted(rejected) == [1, 2, 3]
     assert {*rejected.values()} == {"column v has an array with a date before year 1 or after 9999"}
+
+
+@pytest.mark.clause("ST-135")
+@pytest.mark.parametrize("element", [types.DOUBLE, types.FLOAT])
+def test_numbers_of_an_array_that_json_does_not_have_are_strings(element: UnifiedType) -> None:
+    inf = float("inf")
+    numbers = [0.5, float("nan"), None, inf, -inf, 2.0]
+    kind = UnifiedType(UnifiedKind.ARRAY, element=element)
+    found, rejected = of(kind, [{"dimensions": [2, 3], "elements": numbers}, None])
+    assert found == ['[[0.5, "NaN", null], ["Infinity", "-Infinity", 2.0]]', None]
+    assert not rejected
+    (read,), unfit = column_of([json.loads(found[0])], kind)
+    assert not unfit
+    assert repr(read["elements"].as_py()) == repr(numbers)

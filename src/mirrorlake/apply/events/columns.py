@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -286,10 +287,14 @@ def _flags(values: pa.Array) -> np.ndarray:
 
 
 def _arrays(values: pa.StructArray, element: UnifiedType) -> pa.Array:
-    """Arrays as JSON, of numbers, booleans and strings."""
+    """Arrays as JSON, of numbers, booleans and strings. NaN and infinities are strings, as in
+    event files."""
     dimensions = pc.struct_field(values, "dimensions").to_pylist()
     lists = pc.struct_field(values, "elements")
-    elements = iter(delta_values(contiguous(lists.flatten()), element).to_pylist())
+    flat = delta_values(contiguous(lists.flatten()), element)
+    elements: Iterator[Any] = iter(flat.to_pylist())
+    if pa.types.is_floating(flat.type):
+        elements = map(_finite, elements)
     found = [
         None if shape is None else json.dumps(_nested(shape, elements), default=_plain)
         for shape in dimensions
@@ -301,6 +306,12 @@ def _nested(shape: Sequence[int], elements: Iterator[Any]) -> list[Any]:
     if len(shape) <= 1:
         return [next(elements) for _one in range(shape[0] if shape else 0)]
     return [_nested(shape[1:], elements) for _one in range(shape[0])]
+
+
+def _finite(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _plain(value: object) -> str:
