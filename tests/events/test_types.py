@@ -314,3 +314,33 @@ def test_impossible_types_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="no"):
             make()
+
+
+@pytest.mark.clause("ST-132")
+def test_a_varchar_without_a_length_is_a_text_of_any_length() -> None:
+    assert unified_of({"type": "string", "logicalType": "varchar"}) == types.STRING
+
+
+@pytest.mark.clause("ST-116", "ST-132")
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (
+            {"type": "bytes", "logicalType": "decimal", "scale": 2},
+            "column price: the logical type decimal has no precision",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": "ten"},
+            "column price: the precision of the logical type decimal is no number: 'ten'",
+        ),
+        (
+            {"type": "string", "logicalType": "varchar", "length": None},
+            "column price: the logical type varchar has no length",
+        ),
+        ("int96", "column price: 'int96' is no unified type"),
+    ],
+)
+def test_the_column_that_has_no_unified_type_is_named(kind: Any, reason: str) -> None:
+    whole = record("t", payload=record("payload", id="long", price=["null", kind]))
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        payload_columns(whole)

@@ -160,10 +160,15 @@ def payload_columns(schema: Avro) -> list[EventColumn]:
     fields = {field["name"]: field["type"] for field in _fields(schema)}
     if envelope.PAYLOAD not in fields:
         raise ValueError("the schema has no payload")
-    return [
-        EventColumn(str(field.get(TRUE_NAME, field["name"])), unified_of(field["type"]))
-        for field in _fields(fields[envelope.PAYLOAD])
-    ]
+    return [_payload_column(field) for field in _fields(fields[envelope.PAYLOAD])]
+
+
+def _payload_column(field: dict[str, Avro]) -> EventColumn:
+    name = str(field.get(TRUE_NAME, field["name"]))
+    try:
+        return EventColumn(name, unified_of(field["type"]))
+    except ValueError as error:
+        raise ValueError(f"column {name}: {error}") from None
 
 
 def column_at(schema: Avro, index: int) -> EventColumn:
@@ -274,11 +279,22 @@ def _of_record(record: dict[str, Avro]) -> UnifiedType:
 def _of_logical(kind: dict[str, Avro]) -> UnifiedType:
     logical, physical = kind.get("logicalType"), kind.get("type")
     if logical == "decimal" and physical == "bytes":
-        return types.decimal(int(kind["precision"]), int(kind.get("scale", 0)))
+        return types.decimal(_size(kind, "precision"), _size(kind, "scale", 0))
     if logical == "varchar" and physical == "string":
-        return types.varchar(int(kind["length"]))
+        return types.varchar(_size(kind, "length")) if "length" in kind else types.STRING
     for known, avro in _SIMPLE.items():
         if avro == {"type": physical, "logicalType": logical}:
             return UnifiedType(known)
     # As Avro requires: an unknown logical type is read as its underlying type.
     return _by_name(str(physical))
+
+
+def _size(kind: dict[str, Avro], name: str, default: int | None = None) -> int:
+    """A number that belongs to a logical type. Raises ValueError."""
+    given = kind.get(name, default)
+    logical = kind["logicalType"]
+    if given is None:
+        raise ValueError(f"the logical type {logical} has no {name}")
+    if isinstance(given, bool) or not str(given).isdecimal():
+        raise ValueError(f"the {name} of the logical type {logical} is no number: {given!r:.40}")
+    return int(given)
