@@ -42,6 +42,11 @@ def test_a_decimal_is_exact(text: str, value: str) -> None:
         "NaN",
         "x",
         "",
+        "1_0",
+        " 1",
+        "\N{FULLWIDTH DIGIT ONE}",
+        "-",
+        ".",
     ],
 )
 def test_a_value_that_does_not_fit_is_an_error(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
@@ -139,7 +140,13 @@ def decimals(texts: pa.Array, target: pa.Decimal128Type | pa.Decimal256Type) -> 
     return pa.array(found, target)
 
 
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 def _exact(text: str, unit: Decimal, context: Context) -> Decimal:
+    # Python also reads `1_0`, blanks and the digits of other scripts.
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("not a decimal")
     try:
         number = Decimal(text)
         exact = number.quantize(unit, context=context)

@@ -53,7 +53,10 @@ def test_times_are_read_in_every_form(text: Any, milliseconds: int) -> None:
     assert found.head.column("read_timestamp")[1].as_py() == milliseconds
 
 
-@pytest.mark.parametrize("text", ["2021-13-01T00:00:00Z", "yesterday", "2021-01-01T25:00:00", True])
+@pytest.mark.parametrize(
+    "text",
+    ["2021-13-01T00:00:00Z", "yesterday", "2021-01-01T25:00:00", "2021-01-01T00:00:00+99:99", True],
+)
 def test_what_is_no_time_is_said_of_its_event_alone(text: Any) -> None:
     found = read(lines([event(0), event(1, source_timestamp=text), event(2)]))
     assert found.rejected == {1: "the value of source_timestamp does not fit its type"}
@@ -95,7 +98,11 @@ VALUES: list[tuple[UnifiedType, str, Any]] = [
     (types.NUMBER, '"NaN"', "NaN"),
     (types.STRING, '"é\\u0000"', "é\x00"),
     (types.STRING, "1.50", "1.50"),
+    (types.DATE, '"1970-01-02T00:00:00.000Z"', 1),
+    (types.DATETIME, '"1970-01-02T00:00:00.0000010Z"', DAY + 1),
+    (types.DATETIME, '"1970-01-02 00:00:00.000001+00:00"', DAY + 1),
     (types.TIME, '"24:00:00"', DAY),
+    (types.TIME, '"00:00:00.000001000Z"', 1),
     (types.TIME, '"08:15:30.5"', 29_730_500_000),
     (types.TIME_INTERVAL, "-29730000000", -29_730_000_000),
     (types.TIMESTAMP, '"1970-01-01T00:00:01Z"', 1_000_000),
@@ -147,6 +154,12 @@ UNFIT: list[tuple[UnifiedType, str]] = [
     (types.LONG, "1.5"),
     (types.INTERVAL, '"P1H"'),
     (types.TIME, '"noon"'),
+    (types.DATE, '"1970-01-02T00:00:01"'),
+    (types.decimal(4, 2), '"1_0"'),
+    (types.decimal(4, 2), '" 1"'),
+    (types.TIMESTAMP, '"2021-01-01T00:00:00+99:99"'),
+    (types.TIMESTAMP_WITH_TIME_ZONE, '"2021-01-01T00:00:00+02:60"'),
+    (types.TIME_WITH_TIME_ZONE, '"00:00:00-24:00"'),
     (types.TIMESTAMP, '"2021-01-01T00:00:61Z"'),
     (types.STRING, '"\\ud800"'),
     (types.array(types.INTEGER), "[[1], [2, 3]]"),
@@ -165,6 +178,32 @@ def test_a_value_that_is_none_of_its_type_is_said_of_its_event_alone(
     found = read(lines([good, whole, good]), [column(kind)])
     assert found.rejected == {1: f"the value of column c is no {kind}"}
     assert found.payload.column("c").to_pylist() == [None] * 3
+
+
+FLAWS: list[tuple[UnifiedType, str, str]] = [
+    (types.DATE, "1970-01-02T00:00:00+01:00", "it has an offset from UTC"),
+    (types.DATETIME, "1970-01-02T00:00:00+02:00", "it has an offset from UTC"),
+    (types.DATETIME, "1970-01-02T00:00:00.0000001", "it has a part of a microsecond"),
+    (types.TIME, "08:15:30-00:30", "it has an offset from UTC"),
+    (types.TIME, "08:15:30.123456789", "it has a part of a microsecond"),
+    (types.TIMESTAMP, "1970-01-02T00:00:00.1234567Z", "it has a part of a microsecond"),
+    (
+        types.TIMESTAMP_WITH_TIME_ZONE,
+        "1970-01-02T00:00:00.1234567+02:00",
+        "it has a part of a microsecond",
+    ),
+    (types.TIME_WITH_TIME_ZONE, "08:15:30.00000001+02", "it has a part of a microsecond"),
+]
+
+
+@pytest.mark.clause("ST-135", "ST-253")
+@pytest.mark.parametrize(("kind", "text", "flaw"), FLAWS, ids=lambda one: str(one)[:40])
+def test_a_time_of_which_a_part_would_be_lost_is_said_of_its_event_alone(
+    kind: UnifiedType, text: str, flaw: str
+) -> None:
+    events = [event(payload={"c": value}) for value in (None, text)]
+    found = read(lines(events), [column(kind)])
+    assert found.rejected == {1: f"the value of column c is no {kind}: {flaw}"}
 
 
 def test_without_a_schema_a_column_has_the_type_that_holds_all_its_values() -> None:

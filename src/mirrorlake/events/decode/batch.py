@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,8 @@ HEAD = pa.schema(
 """The generic fields and the metadata of all sources, NULL where an event does not have them: times
 in milliseconds, sort keys as text."""
 
+_NONE: Mapping[int, str] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
@@ -81,11 +84,16 @@ class Unfit:
         self._rows: dict[str, np.ndarray] = {}
         self._reasons: dict[int, str] = {}
 
-    def add(self, rows: Sequence[int], column: EventColumn) -> None:
+    def add(
+        self, rows: Sequence[int], column: EventColumn, flaws: Mapping[int, str] = _NONE
+    ) -> None:
+        """flaws: what is wrong with the values of some of the events, "" for what is obvious."""
         if rows:
             self._rows[column.name] = np.array(rows, np.int64)
             reason = f"the value of column {column.name} is no {column.type}"
-            self._reasons |= dict.fromkeys(rows, reason)
+            for row in rows:
+                flaw = flaws.get(row)
+                self._reasons[row] = f"{reason}: {flaw}" if flaw else reason
 
     def batch(
         self,

@@ -16,7 +16,7 @@ from mirrorlake.events.decode.avro_types import MOST_TYPES
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_lines import JsonLine, json_lines
-from mirrorlake.events.decode.json_values import column_of, inferred, texts_of
+from mirrorlake.events.decode.json_values import column_of, flaw_of, inferred, texts_of
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn, UnifiedType
 
@@ -100,7 +100,7 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         found, bad = column_of(values, kind)
         columns.append(EventColumn(name, kind))
         payload.append(found)
-        unfit.add(bad, columns[-1])
+        unfit.add(bad, columns[-1], {row: flaw_of(values[row], kind) for row in bad})
     empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.events import types
 from mirrorlake.events.decode.fitting import fitted
-from mirrorlake.events.decode.iso import moments, times
+from mirrorlake.events.decode.iso import Moments, flaw, moments, times
 from mirrorlake.events.decode.json_lines import Digits, json_text, text_of
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
@@ -25,6 +25,13 @@ _INTERVAL = (
     r"(?:(?P<days>-?[0-9]+)D)?(?:T(?:(?P<hours>-?[0-9]+)H)?(?:(?P<minutes>-?[0-9]+)M)?"
     r"(?:(?P<seconds>-?[0-9]+)(?:\.(?P<part>[0-9]{1,6}))?S)?)?$"
 )
+_ZONED = {
+    UnifiedKind.TIMESTAMP,
+    UnifiedKind.TIMESTAMP_WITH_TIME_ZONE,
+    UnifiedKind.TIME_WITH_TIME_ZONE,
+}
+_TIMES = {*_ZONED, UnifiedKind.DATE, UnifiedKind.DATETIME, UnifiedKind.TIME}
+_DAY = 86_400_000_000
 _64_BITS = 1 << 63
 _WHOLE = re.compile("-?[0-9]{1,19}")
 
@@ -56,6 +63,12 @@ def column_of(values: Sequence[Any], kind: UnifiedType) -> tuple[pa.Array, list[
     return found, sorted({*bad, *unfit})
 
 
+def flaw_of(value: Any, kind: UnifiedType) -> str:
+    """Why a value does not fit its type, as far as that is not obvious; "" otherwise."""
+    is_time = kind.kind in _TIMES and isinstance(value, str)
+    return flaw(value, has_zone=kind.kind in _ZONED) if is_time else ""
+
+
 def inferred(values: Sequence[Any]) -> UnifiedType:
     """The type that holds all these values exactly; UNSUPPORTED when all are null."""
     kinds = {_kind_of(value) for value in values if value is not None}
@@ -83,22 +96,27 @@ def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.A
     """Raises pa.ArrowException or ValueError when a text does not fit the type."""
     match kind.kind:
         case UnifiedKind.DATE:
-            found = moments(texts).micros.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+            micros = _local(moments(texts))
+            days = pc.divide(micros, _DAY)
+            _refuse(pc.not_equal(pc.multiply(days, _DAY), micros))
+            found = days.cast(pa.int32()).cast(pa.date32())
         case UnifiedKind.DATETIME:
-            found = moments(texts).micros
+            found = _local(moments(texts))
         case UnifiedKind.TIMESTAMP | UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
             # Moments outside the calendar, including infinity, are written in microseconds.
             digits = pc.match_substring_regex(texts, "^-?[0-9]+$")
             counted = pc.if_else(digits, texts, None).cast(pa.int64())
             parsed = moments(pc.if_else(digits, None, texts))
+            _refuse(parsed.is_cut)
             found = pc.coalesce(counted, parsed.instant)
             if kind.kind is UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
                 offset = pc.if_else(digits, 0, pc.multiply(parsed.offset, 1000))
                 found = _struct(texts, target, found, offset)
         case UnifiedKind.TIME:
-            found = times(texts).micros
+            found = _local(times(texts))
         case UnifiedKind.TIME_WITH_TIME_ZONE:
             parsed = times(texts)
+            _refuse(parsed.is_cut)
             found = _struct(texts, target, parsed.micros, pc.multiply(parsed.offset, 1000))
         case UnifiedKind.INTERVAL:
             found = _intervals(texts, target)
@@ -116,6 +134,12 @@ def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.A
     first = found if not pa.types.is_struct(target) else pc.struct_field(found, 0)
     _refuse(pc.and_(texts.is_valid(), first.is_null()))
     return found
+
+
+def _local(parsed: Moments) -> pa.Array:
+    """Microseconds of times without a zone. Raises ValueError for one with an offset from UTC."""
+    _refuse(pc.or_(parsed.is_cut, pc.not_equal(parsed.offset, 0)))
+    return parsed.micros
 
 
 def _struct(texts: pa.Array, target: pa.StructType, *members: pa.Array) -> pa.Array:
