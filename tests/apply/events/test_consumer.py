@@ -13,6 +13,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.apply.events import file_reader, reading
 from mirrorlake.apply.events import journal as journals
@@ -370,6 +371,35 @@ def test_files_elsewhere_than_in_minute_folders_are_found(tmp_path: Path) -> Non
         bucket.put("c.jsonl", event(3, {"id": 3 + number}), minute=folder)
     bucket.cycle(anew=True)
     assert [row["id"] for row in bucket.plain()] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.clause("ST-164", "ST-165")
+def test_an_object_whose_name_begins_with_an_underscore_is_read_and_other_folders_are_told_once(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    files = {
+        "_raw_orders/2026/11/20/10/05": True,
+        "below/_raw_orders/2026/11/20/10/05": True,
+        "_raw_orders": True,
+        "_raw_orders/x": True,
+        "_temporary/0/2026/11/20/10/05": False,
+        "_delta_log": False,
+        ".hidden/2026/11/20/10/05": False,
+        "_done": False,
+        "public_orders/2026/11/20/_done": False,
+    }
+    for number, folder in enumerate(files):
+        path = bucket.folder / folder / "a.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(event(number, {"id": number})) + "\n")
+    with capture_logs() as logs:
+        bucket.cycle()
+        bucket.cycle()
+    read = [number for number, is_read in enumerate(files.values()) if is_read]
+    assert [row["id"] for row in bucket.plain()] == read
+    skipped = [one["folder"] for one in logs if one["event"] == "event_folder_skipped"]
+    assert skipped == ["_done", "public_orders/2026/11/20/_done"]
 
 
 @pytest.mark.clause("ST-225", "ST-232")

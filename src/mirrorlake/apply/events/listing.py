@@ -2,6 +2,9 @@
 
 Minute folders are `yyyy/mm/dd/hh/mm` below the folder of an object. Those of days before the
 look-back are not listed again; other folders are listed each time.
+
+A folder whose name begins with `_` is not one of data, as for other readers, unless it is that of
+an object, whose schema may have such a name: then it has folders of years.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+
+import structlog
 
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.events.paths import NameFacts, schema_file
@@ -21,7 +26,12 @@ _DAY = 8
 SCHEMA_FILE = ".avsc"
 _PACKED = 32
 """The assumed compression ratio of gzipped JSON events."""
+FOLDER_SKIPPED = "event_folder_skipped"
+_HIDDEN = {"_temporary", "_delta_log", "_change_data", "_spark_metadata", "_checkpoints"}
+"""Folders that Spark and Delta write beside data."""
 _ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class FoundFile:
 class EventFiles:
     def __init__(self, store: Store, settings: EventInput) -> None:
         self.store, self._settings = store, settings
+        self._skipped = set[str]()
 
     def list(self, horizon: str) -> Iterator[FoundFile]:
         """All files, except those of days before the horizon, `yyyymmdd`. Raises OSError."""
@@ -52,15 +63,30 @@ class EventFiles:
         listing = lister.list(folder)
         yield from self._files(folder, listing, date if moment_of(date) else "")
         for name in listing.folders:
-            if name[0] in "_.":
+            path = f"{folder}/{name}" if folder else name
+            if name[0] == "." or name in _HIDDEN:
+                continue
+            if name[0] == "_" and not self._is_object(lister, path, date):
                 continue
             inner = _dated(date, name)
             # Only a folder with a complete date is a day: `2019` may be an ordinary name.
             if len(inner) < _DAY or inner[:_DAY] >= horizon:
-                path = f"{folder}/{name}" if folder else name
                 # The minutes of a day are listed together where that takes fewer requests.
                 inside = lister_for(self.store, path) if len(inner) == _DAY else lister
                 yield from self._below(inside, path, inner, horizon)
+
+    def _is_object(self, lister: Lister, path: str, date: str) -> bool:
+        """Whether a folder whose name begins with `_` is that of an object. Tells once if not."""
+        if not date and any(_dated("", name) for name in lister.list(path).folders):
+            return True
+        if path not in self._skipped:
+            self._skipped.add(path)
+            log.warning(
+                FOLDER_SKIPPED,
+                folder=path,
+                reason="its name begins with an underscore, and it has no folders of years",
+            )
+        return False
 
     def _files(self, folder: str, listing: Listing, minute: str) -> Iterator[FoundFile]:
         there = {file.name for file in listing.files}
