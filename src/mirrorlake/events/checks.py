@@ -43,10 +43,7 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
     event that names one. Raises ValueError when none does."""
     head, rejected = batch.head, dict(batch.rejected)
     every = np.ones(len(batch), bool)
-    methods = _Meanings.of(
-        _encoded(head.column(envelope.READ_METHOD)),
-        lambda text: ReadMethod.parse(text or "", configured),
-    )
+    methods = _methods(head, configured)
     methods.reject(every, rejected)
     source = configured or methods.first(lambda one: one.source)
     if source is None:
@@ -74,6 +71,11 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
             rejected.setdefault(row, f"a name in {name} is null")
     names = pc.if_else(pa.array(backfill), *(one.texts(_LISTED.get) for one in (fills, changes)))
     return CheckedEvents(source, backfill, deletion, names, rejected)
+
+
+def source_of(head: pa.Table, configured: EventSource | None = None) -> EventSource | None:
+    """The source of some events, as in `check`; None if none of them names it."""
+    return configured or _methods(head, None).first(lambda one: one.source)
 
 
 def key_names(batch: EventBatch, configured: Sequence[str] = ()) -> Sequence[frozenset[str]]:
@@ -174,6 +176,13 @@ class _Meanings(Generic[T]):
         found: T | None = self.meanings[int(self.number[row])]
         assert found is not None
         return found
+
+
+def _methods(head: pa.Table, configured: EventSource | None) -> _Meanings[ReadMethod]:
+    return _Meanings.of(
+        _encoded(head.column(envelope.READ_METHOD)),
+        lambda text: ReadMethod.parse(text or "", configured),
+    )
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:

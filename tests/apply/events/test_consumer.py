@@ -75,7 +75,7 @@ def test_a_consumer_that_has_to_stop_stops_in_the_middle_of_a_batch(tmp_path: Pa
     for number in range(3):
         one = event(1, {"id": number}), event(1, {"id": number}, table="others")
         bucket.put(f"{number}.jsonl", *one)
-    for calls in range(5):  # after each of the files, and before each of the tables
+    for calls in range(8):  # after each object of a file, and before each of the tables
         answers = chain(repeat(False, calls), repeat(True))  # to two readers at once
         assert bucket.consumer(ended=answers.__next__).cycle() == 0
     assert bucket.log().snapshot().exists
@@ -220,6 +220,34 @@ def test_types_of_one_table_are_not_those_of_another_in_the_same_folder(
     assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
     assert bucket.plain("public/others") == [{"id": "x", "v": "1.5"}]
     assert bucket.plain("public/texts") == [{"id": 7, "v": "7"}]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_tables_in_one_file_have_the_types_of_their_own_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    if is_large:
+        monkeypatch.setattr(file_reader, "MOST_TOGETHER", 100)
+        monkeypatch.setattr(json_events, "_MOST_TOGETHER", 4)
+    bucket = Bucket(tmp_path)
+    rows = [
+        (event(n, {"id": n, "v": n}), event(n, {"id": str(n), "v": {"a": n}}, table="others"))
+        for n in range(1, 8)
+    ]
+    bucket.put("a.jsonl", *chain(*rows[:5]))
+    bucket.put("b.jsonl", event(8, {"id": 8, "v": None}), rows[5][1], "{", rows[5][0])
+    bucket.cycle()
+    bucket.put("c.jsonl", *rows[6])
+    bucket.cycle(anew=True)
+    expected = [{"id": n, "v": n} for n in range(1, 8)] + [{"id": 8, "v": None}]
+    assert bucket.plain() == expected
+    assert bucket.plain("public/others") == [
+        {"id": str(n), "v": f'{{"a":{n}}}'} for n in range(1, 8)
+    ]
+    (file,) = bucket.consumer()._journal.dead
+    (letter,) = file.letters
+    assert list(letter.rows) == [2]
+    assert "not JSON" in letter.reason
 
 
 def test_tables_in_one_file_have_the_columns_of_their_own_events(tmp_path: Path) -> None:

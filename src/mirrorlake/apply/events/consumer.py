@@ -19,7 +19,7 @@ import structlog
 from mirrorlake.apply.events.batches.prepared import PreparedBatch
 from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import TableOutcome
-from mirrorlake.apply.events.file_reader import FileReader, Types
+from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import (
     FileJournals,
     ReadFile,
@@ -27,7 +27,7 @@ from mirrorlake.apply.events.journal import (
     letters_of,
 )
 from mirrorlake.apply.events.listing import EventFiles, FoundFile, moment_of
-from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, by_table
+from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, Types, by_table
 from mirrorlake.apply.events.rebuild import StateRebuild
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable

@@ -9,7 +9,7 @@ nothing of it is applied; therefore a file that does not fit in memory is read t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +17,14 @@ from threading import Lock
 from typing import BinaryIO, Self
 
 from mirrorlake.apply.events.listing import FoundFile
-from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter, FileEvents, event_parts
+from mirrorlake.apply.events.reading import (
+    WHOLE_FILE,
+    DeadLetter,
+    FileEvents,
+    KnownTypes,
+    Types,
+    event_parts,
+)
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.errors import TableError
 from mirrorlake.events import types
@@ -27,10 +34,6 @@ from mirrorlake.events.decode.json_events import schema_columns
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
-
-Types = Mapping[str, UnifiedType]
-"""Types of columns, by name in the events."""
-
 
 MOST_TOGETHER = 64 << 20
 """Maximum bytes of the events of one file that are in memory at once."""
@@ -50,12 +53,12 @@ class _Read:
     """
 
     events: FileEvents
-    types: Types
+    types: KnownTypes
     has_types: bool = True
     is_large: bool = False
 
     @classmethod
-    def of(cls, parts: Iterable[FileEvents], types: Types, *, has_types: bool) -> Self:
+    def of(cls, parts: Iterable[FileEvents], types: KnownTypes, *, has_types: bool) -> Self:
         held, size = list[FileEvents](), 0
         for part in parts:
             held.append(part)
@@ -86,7 +89,7 @@ class FileReader:
     ) -> None:
         self._store, self._settings, self._known, self._go_on = store, settings, known, go_on
         self._must_exist = must_exist
-        self._likely: dict[str, Types] = {}  # by the folder of an object
+        self._likely: dict[str, KnownTypes] = {}  # by the folder of an object
 
     def parts(self, files: Sequence[FoundFile]) -> Iterator[Sequence[FileEvents]]:
         """The events of the files, in groups with one entry per file: consecutive files that fit in
@@ -160,11 +163,14 @@ class FileReader:
         for number, (file, read) in enumerate(zip(files, found, strict=True)):
             if read.has_types:
                 continue
-            types_ = {k: v for part in read.events.tables for k, v in wanted[part.table].items()}
-            self._likely[self._object(file)] = types_
+            types_ = {part.table: wanted[part.table] for part in read.events.tables}
+            self._likely[self._object(file)] = {
+                **self._likely.get(self._object(file), {}),
+                **types_,
+            }
             if read.is_large:
                 found[number] = replace(read, types=types_)
-            elif any(_differ(part.columns, types_) for part in read.events.tables):
+            elif any(_differ(part.columns, types_[part.table]) for part in read.events.tables):
                 found[number] = self._read(file, types_)
         return found
 
@@ -176,13 +182,13 @@ class FileReader:
         if read.has_types or not likely:
             return read
         guessed = (
-            name in likely and name not in of_table(part.table)
+            name in likely.get(part.table, {}) and name not in of_table(part.table)
             for part in read.events.tables
             for name in part.columns
         )
         return self._read(file, {}) if read.events.letters or any(guessed) else read
 
-    def _read(self, file: FoundFile, likely: Types) -> _Read:
+    def _read(self, file: FoundFile, likely: KnownTypes) -> _Read:
         try:
             columns = self._schema(file)
             with self._store.open(file.path) as opened:
@@ -197,7 +203,7 @@ class FileReader:
         except UnreadableEvents as error:
             return _Read(_dead(file, str(error)), likely)
 
-    def _again(self, file: FoundFile, known: Types) -> Iterator[FileEvents]:
+    def _again(self, file: FoundFile, known: KnownTypes) -> Iterator[FileEvents]:
         """The events of a file that was already read completely, in parts."""
         held, size = list[FileEvents](), 0
         try:
@@ -221,7 +227,7 @@ class FileReader:
         opened: BinaryIO,
         file: FoundFile,
         columns: Sequence[EventColumn] | None,
-        known: Types,
+        known: KnownTypes,
     ) -> Iterator[FileEvents]:
         for part in event_parts(opened, file.path, self._settings, columns, known):
             self._go_on()

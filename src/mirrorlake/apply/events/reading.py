@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.settings import EventInput, event_name
-from mirrorlake.events.checks import CheckedEvents, check, key_names
+from mirrorlake.events.checks import CheckedEvents, check, key_names, source_of
 from mirrorlake.events.decode.batch import EventBatch
 from mirrorlake.events.envelope import (
     READ_TIMESTAMP,
@@ -41,6 +42,14 @@ MOST_ALIKE = 100
 LARGE = 32 << 20
 """Bytes of events that were read at once, after which the allocator returns what it keeps: blocks
 of another size would not come out of it."""
+
+Types = Mapping[str, UnifiedType]
+"""Types of columns, by name in the events."""
+
+KnownTypes = Mapping[TableId, Types]
+"""The types of columns that are known, by table."""
+
+_NONE: KnownTypes = MappingProxyType({})
 
 _APPLIED = [UUID, READ_TIMESTAMP, SOURCE_TIMESTAMP, SORT_KEYS, *POSITION_FIELDS, *TRANSACTION]
 """The other columns of HEAD take more memory, and are checked while events are read."""
@@ -157,14 +166,19 @@ def event_parts(
     name: str,
     settings: EventInput,
     columns: Sequence[EventColumn] | None = None,
-    known: Mapping[str, UnifiedType] | None = None,
+    known: KnownTypes = _NONE,
 ) -> Iterator[FileEvents]:
     """The events of a file in order, in parts.
 
-    name: the path of the file. columns, known: as for `read_events`. Raises OSError, and
-        UnreadableEvents also after parts: use none of them before the last one has been read.
+    name: the path of the file. columns: as for `read_events`. Raises OSError, and UnreadableEvents
+        also after parts: use none of them before the last one has been read.
     """
-    for batch in read_events(file, columns=columns, known=known):
+
+    def types(head: pa.Table) -> Types:
+        table = _table_of(head, settings) if known else None
+        return known.get(table, {}) if table else {}
+
+    for batch in read_events(file, columns=columns, known=types):
         is_large = batch.payload.nbytes > LARGE
         found = [_sorted(batch, name, settings, is_inferred=columns is None)]
         del batch  # which may be large, as may the next one
@@ -173,12 +187,25 @@ def event_parts(
             pa.default_memory_pool().release_unused()
 
 
+def _table_of(head: pa.Table, settings: EventInput) -> TableId | None:
+    """The table of some events of one object."""
+    source = source_of(head, settings.source)
+    if source is None:
+        return None
+    namespace, table = (
+        pc.max(pc.fill_null(contiguous(head.column(name)), "")).as_py()
+        for name in OBJECT_PARTS[source]
+    )
+    return settings.table(namespace, table) if table else None
+
+
 def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: bool) -> FileEvents:
     """Distribute the events of a batch to their tables and the dead letters.
 
     is_inferred: whether the columns are those of all events, so that a table has only those of
         which its events have values.
     """
+    numbers = batch.row.tolist()
     unfit = {row for rows in batch.unfit.values() for row in rows.tolist()}
     read = {row: why for row, why in batch.rejected.items() if row not in unfit}
     try:
@@ -186,7 +213,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     except ValueError as error:
         why = str(error)
         unread = (
-            DeadLetter(name, batch.first + row, batch.rejected.get(row, why))
+            DeadLetter(name, numbers[row], batch.rejected.get(row, why))
             for row in range(len(batch))
         )
         return FileEvents((), _counted(unread))
@@ -234,7 +261,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
                     found.select(_APPLIED),
                     kinds,
                     payload,
-                    batch.first + np.flatnonzero(which),
+                    batch.row[which],
                     checked.backfill[which],
                     checked.deletion[which],
                     checked.change_type.filter(pa.array(which)),
@@ -243,7 +270,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     letters = (
         DeadLetter(
             name,
-            batch.first + row,
+            numbers[row],
             reason,
             str(own[int(groups.code[row])]) if not nameless[row] else "",
         )

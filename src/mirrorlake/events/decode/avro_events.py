@@ -128,7 +128,8 @@ class _Reader:
         unfit = Unfit()
         payload = self._payload(given, unfit)
         empty = given.is_null().to_numpy(zero_copy_only=False) | (not self.columns)
-        return unfit.batch(first, head, self.columns, payload, empty, rejected)
+        at = np.arange(first, first + len(rows))
+        return unfit.batch(at, head, self.columns, payload, empty, rejected)
 
     def _rows(self, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
         """All events of some blocks, and the number of bytes of each."""

@@ -54,9 +54,10 @@ _NONE: Mapping[int, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Consecutive events of one file.
+    """Consecutive events of one file, or those of one object among them.
 
     first: the number of the first of these events in the file.
+    at: int64, the numbers of all of them, if they are not consecutive.
     head: HEAD.
     payload: a column for each of `columns`, of its `payload_type`. Values that do not fit are NULL.
     empty: bool per event, whether it has no payload (ST-111).
@@ -72,9 +73,15 @@ class EventBatch:
     empty: np.ndarray
     rejected: Mapping[int, str] = field(default_factory=dict)
     unfit: Mapping[str, np.ndarray] = field(default_factory=dict)
+    at: np.ndarray | None = None
 
     def __len__(self) -> int:
         return int(self.head.num_rows)
+
+    @property
+    def row(self) -> np.ndarray:
+        """int64, the numbers of the events in the file."""
+        return np.arange(self.first, self.first + len(self)) if self.at is None else self.at
 
 
 class Unfit:
@@ -97,18 +104,19 @@ class Unfit:
 
     def batch(
         self,
-        first: int,
+        at: np.ndarray,
         head: pa.Table,
         columns: Sequence[EventColumn],
         payload: pa.Table,
         empty: np.ndarray,
         rejected: Mapping[int, str],
     ) -> EventBatch:
-        """The batch. rejected: the events that are for another reason."""
+        """The batch. at: the numbers of the events in the file; rejected: the events that are for
+        another reason."""
         others = np.fromiter(rejected, np.int64, len(rejected))
         alone = {name: rows[~np.isin(rows, others)] for name, rows in self._rows.items()}
         both = {**self._reasons, **rejected}
-        return EventBatch(first, head, columns, payload, empty, both, alone)
+        return EventBatch(int(at[0]), head, columns, payload, empty, both, alone, at)
 
 
 def head_of(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlake.events import envelope
 from mirrorlake.events.avro_schema import payload_columns
@@ -17,12 +18,25 @@ from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_lines import JsonLine, json_lines
 from mirrorlake.events.decode.json_values import column_of, flaw_of, inferred, texts_of
+from mirrorlake.events.metadata import OBJECT_PARTS
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn, UnifiedType
+from mirrorlake.model import keys
+from mirrorlake.model.arrow import contiguous
 
 _TOGETHER = 8 << 20
 _MOST_TOGETHER = 20_000
 _RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
+_OBJECT_NAMES = [
+    sorted(set(names), reverse=True) for names in zip(*OBJECT_PARTS.values(), strict=True)
+]
+"""The fields with the namespace of an object, the schema before the database, and with its name."""
+
+Types = Mapping[str, UnifiedType]
+"""Types of columns, by name."""
+
+Known = Callable[[pa.Table], Types]
+"""The known types of the columns of an object, of which HEAD of some events is given."""
 
 
 def schema_columns(text: bytes) -> list[EventColumn]:
@@ -42,9 +56,9 @@ def schema_columns(text: bytes) -> list[EventColumn]:
 def json_events(
     file: BinaryIO,
     columns: Sequence[EventColumn] | None = None,
-    known: Mapping[str, UnifiedType] | None = None,
+    known: Known | None = None,
 ) -> Iterator[EventBatch]:
-    """The events of a file in order, in batches of bounded size.
+    """The events of a file, in batches of bounded size, each of one object.
 
     columns: of the schema file, if there is one.
     known: the types of columns that the schema file does not contain. A column in neither gets the
@@ -52,7 +66,11 @@ def json_events(
 
     Raises UnreadableEvents, as `avro_events` does.
     """
-    types = {**(known or {}), **{column.name: column.type for column in columns or ()}}
+    given = {column.name: column.type for column in columns or ()}
+
+    def types(head: pa.Table) -> Types:
+        return {**(known(head) if known else {}), **given}
+
     first, size = 0, 0
     together: list[JsonLine] = []
     for line in json_lines(file):
@@ -60,15 +78,32 @@ def json_events(
         size += line.size
         del line
         if size > _TOGETHER or len(together) == _MOST_TOGETHER:
-            batch = _batch(first, together, types)
-            first, size, together = first + len(together), 0, []
-            yield batch
-            del batch  # before the next lines are read
+            count = len(together)
+            yield from _batches(np.arange(first, first + count), together, types)
+            first, size, together = first + count, 0, []
     if together:
-        yield _batch(first, together, types)
+        yield from _batches(np.arange(first, first + len(together)), together, types)
 
 
-def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedType]) -> EventBatch:
+def _batches(at: np.ndarray, lines: list[JsonLine], known: Known) -> Iterator[EventBatch]:
+    """The events of some lines, object by object. Takes the lines.
+
+    at: their numbers in the file.
+    """
+    found = _batch(at, lines, known)
+    if isinstance(found, EventBatch):
+        lines.clear()
+        yield found
+        del found  # before the next lines are read
+        return
+    for rows in found:
+        yield from _batches(at[rows], [lines[row] for row in rows.tolist()], known)
+
+
+def _batch(
+    at: np.ndarray, lines: Sequence[JsonLine], known: Known
+) -> EventBatch | Sequence[np.ndarray]:
+    """The events of some lines; or the lines of each object, if there are several."""
     rejected = {row: line.error for row, line in enumerate(lines) if line.error}
     records: dict[str, list[dict[str, Any]]] = {}
     for name in _RECORDS:
@@ -87,6 +122,9 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         _fields(generic, rejected),
         _fields(records[envelope.SOURCE_METADATA], rejected),
     )
+    if objects := _objects(head):
+        return objects
+    types = known(head)
     names = _names(records[envelope.PAYLOAD])
     for name in [name for name in names if not _is_text(name)]:
         names.remove(name)
@@ -104,7 +142,23 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
     empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
-    return unfit.batch(first, head, columns, table, empty, {**misread, **rejected})
+    return unfit.batch(at, head, columns, table, empty, {**misread, **rejected})
+
+
+def _objects(head: pa.Table) -> list[np.ndarray]:
+    """The events of each object, if there are several; those that name none are with the first."""
+    parts = [
+        contiguous(pc.fill_null(pc.coalesce(*(head.column(name) for name in names)), ""))
+        for names in _OBJECT_NAMES
+    ]
+    if all(pc.count_distinct(one).as_py() == 1 for one in parts):
+        return []
+    code = keys.encode(pa.table(parts, names=["namespace", "table"])).code
+    named = pc.not_equal(parts[1], "").to_numpy(zero_copy_only=False)
+    if named.any():
+        code = np.where(named, code, code[named][0])
+    found = [np.flatnonzero(code == one) for one in dict.fromkeys(code.tolist())]
+    return found if len(found) > 1 else []
 
 
 def _is_text(name: str) -> bool:
