@@ -92,7 +92,8 @@ VALUES: list[tuple[UnifiedType, str, Any]] = [
     (types.INTERVAL, '"-P1M"', {"months": -1, "hours": 0, "micros": 0}),
     (types.INTERVAL, '"PT-0.5S"', {"months": 0, "hours": 0, "micros": -500_000}),
     (types.JSON, '{"a": [1.10, null, "é"]}', '{"a":[1.10,null,"é"]}'),
-    (types.JSON, '"{\\"a\\": 1}"', '{"a": 1}'),
+    (types.JSON, '"{\\"a\\": 1}"', '"{\\"a\\": 1}"'),
+    (types.JSON, '"[1]"', '"[1]"'),
     (types.LONG, "9223372036854775807", 2**63 - 1),
     (types.NUMBER, "18446744073709551616.10", "18446744073709551616.10"),
     (types.NUMBER, '"NaN"', "NaN"),
@@ -135,6 +136,18 @@ def test_a_value_is_read_as_its_type_says(kind: UnifiedType, text: str, value: A
     values = found.payload.column("c").combine_chunks()
     expected = in_memory([value, None], payload_type(kind))
     assert values.equals(expected) or (text == "NaN" and str(values) == str(expected))
+
+
+@pytest.mark.clause("ST-160")
+def test_a_string_is_a_document_only_in_a_collection() -> None:
+    texts = ['{"$oid": 1}', "[1]", "{", "x", None, {"a": 1}]
+    events = [event(payload={"c": text}) for text in texts]
+    for one in events:
+        del one["source_metadata"]["table"]
+        one["source_metadata"]["collection"] = "orders"
+    found = read(lines(events), [column(types.JSON)])
+    expected = ['{"$oid": 1}', "[1]", '"{"', '"x"', None, '{"a":1}']
+    assert found.payload.column("c").to_pylist() == expected
 
 
 UNFIT: list[tuple[UnifiedType, str]] = [

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 
+from mirrorlake.events import types
 from mirrorlake.events.decode.json_events import schema_columns
 from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
+from mirrorlake.events.envelope import EventSource
 from mirrorlake.events.reading import read_events
-from mirrorlake.events.types import UnifiedKind
+from mirrorlake.events.types import EventColumn, UnifiedKind
 from tests.events.values import KINDS, Drawn, columns, described, rows
 from tests.profiles import tries
 
@@ -56,3 +59,20 @@ def test_every_value_comes_back(form: str, drawn: list[Drawn]) -> None:
         kind = one.column.type.kind
         read = pc.cast(found.payload.column(one.column.name).combine_chunks(), values.type)
         assert comparable(read, kind).equals(comparable(values, kind)), one
+
+
+@pytest.mark.clause("ST-122", "ST-135")
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_text_of_json_stays_a_text_whatever_it_contains(form: str) -> None:
+    values = [json.dumps(text) for text in ('{"a": 1}', "[1]", "null", "1", "")] + ["{}", None]
+    # Lines of JSON have one null, for that of JSON and that of the database.
+    values += ["null"] if form == "avro" else []
+    drawn = [Drawn(EventColumn("c0", types.JSON), values)]
+    event_object, written = described(drawn, EventSource.POSTGRESQL), rows(drawn)
+    metadata = {"schema": "shop", "tx_id": None, "lsn": None, **written.metadata}
+    written = replace(written, metadata=metadata)
+    write = container if form == "avro" else json_lines
+    content = b"".join(write(event_object, written))
+    columns = schema_columns(json.dumps(event_object.schema).encode())
+    (found,) = read_events(io.BytesIO(content), columns=columns)
+    assert found.payload.column("c0").to_pylist() == values

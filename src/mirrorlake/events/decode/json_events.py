@@ -18,6 +18,7 @@ from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_lines import JsonLine, json_lines
 from mirrorlake.events.decode.json_values import column_of, flaw_of, inferred, texts_of
+from mirrorlake.events.envelope import EventSource
 from mirrorlake.events.metadata import OBJECT_PARTS
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn, UnifiedType
@@ -31,6 +32,7 @@ _OBJECT_NAMES = [
     sorted(set(names), reverse=True) for names in zip(*OBJECT_PARTS.values(), strict=True)
 ]
 """The fields with the namespace of an object, the schema before the database, and with its name."""
+_, _COLLECTION = OBJECT_PARTS[EventSource.MONGODB]
 
 Types = Mapping[str, UnifiedType]
 """Types of columns, by name."""
@@ -131,11 +133,13 @@ def _batch(
         for row, one in enumerate(records[envelope.PAYLOAD]):
             if name in one:
                 rejected.setdefault(row, f"the name of a column is no text: {name!r:.80}")
+    # Only MongoDB has collections.
+    has_documents = head.column(_COLLECTION).null_count < len(lines)
     columns, payload, unfit = [], [], Unfit()
     for name in names:
         values = [one.get(name) for one in records[envelope.PAYLOAD]]
         kind = types.get(name) or inferred(values)
-        found, bad = column_of(values, kind)
+        found, bad = column_of(values, kind, has_documents=has_documents)
         columns.append(EventColumn(name, kind))
         payload.append(found)
         unfit.add(bad, columns[-1], {row: flaw_of(values[row], kind) for row in bad})

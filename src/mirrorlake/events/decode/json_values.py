@@ -48,8 +48,14 @@ def texts_of(
     return pa.array(found, pa.string()), bad
 
 
-def column_of(values: Sequence[Any], kind: UnifiedType) -> tuple[pa.Array, list[int]]:
-    """The values of a column, of its `payload_type`, and the rows whose value does not fit."""
+def column_of(
+    values: Sequence[Any], kind: UnifiedType, *, has_documents: bool = False
+) -> tuple[pa.Array, list[int]]:
+    """The values of a column, of its `payload_type`, and the rows whose value does not fit.
+
+    has_documents: whether a string of JSON in a JSON column is a document (ST-160), and not a
+        string.
+    """
     target = payload_type(kind)
     match kind.kind:
         case UnifiedKind.UNSUPPORTED:
@@ -57,7 +63,7 @@ def column_of(values: Sequence[Any], kind: UnifiedType) -> tuple[pa.Array, list[
         case UnifiedKind.ARRAY | UnifiedKind.GEOMETRY | UnifiedKind.BYTES:
             return _by_one(values, kind, target)
         case UnifiedKind.JSON:
-            return texts_of(values, _document)
+            return texts_of(values, _document if has_documents else _nested)
     texts, bad = texts_of(values)
     found, unfit = fitted(texts, target, lambda part: _from_texts(part, kind, target))
     return found, sorted({*bad, *unfit})
@@ -244,17 +250,20 @@ def _arrays(
     return pa.StructArray.from_arrays(members, fields=list(target), mask=pa.array(missing)), bad
 
 
+def _nested(value: Any) -> str | None:
+    """Nested JSON as text. Its null is not distinguished from that of the database (ST-099)."""
+    return None if value is None else json_text(value)
+
+
 def _document(value: Any) -> str | None:
-    """Nested JSON as text; a string that contains a document already is one (ST-160)."""
-    if value is None:
-        return None
+    """As `_nested`; a string that contains a document already is one (ST-160)."""
     if isinstance(value, str) and not isinstance(value, Digits) and value[:1] in {"{", "["}:
         try:
             json.loads(value)
         except (ValueError, RecursionError):
             return json_text(value)
         return value
-    return json_text(value)
+    return _nested(value)
 
 
 def _text_or_none(value: Any, convert: Callable[[Any], str | None]) -> str | None:
