@@ -206,6 +206,29 @@ def test_values_without_a_schema_file_have_the_type_that_holds_all_of_them(tmp_p
     assert [row["v"] for row in bucket.plain()] == ["1", "1.5", None, "4"]
 
 
+def test_a_text_is_no_number_or_boolean_without_a_schema_file(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "n": 1.5, "b": True}))
+    texts = [event(1, {"id": 1}, table="texts"), event(2, {"id": "01"}, table="texts")]
+    bucket.put("b.jsonl", texts[0], texts[1])
+    bucket.cycle()
+    rows = [{"id": "01"}, {"id": 2, "n": "abc"}, {"id": 2, "b": 1}, {"id": 2, "b": "true"}]
+    good = {"id": "3", "n": "1" * 30, "b": False}
+    bucket.put("c.jsonl", *(event(n + 2, row) for n, row in enumerate(rows)), event(9, good))
+    bucket.cycle(anew=True)
+    expected = [{"id": 1, "n": "1.5", "b": True}, {"id": 3, "n": "1" * 30, "b": False}]
+    assert bucket.plain() == expected
+    assert bucket.plain("public/texts") == [{"id": "01"}, {"id": "1"}]
+    (file,) = bucket.consumer()._journal.dead
+    told = {row: letter.reason for letter in file.letters for row in letter.rows}
+    assert told == {
+        0: "the value of column id is no LONG: as a number, the text would lose its leading zeros",
+        1: "the value of column n is no NUMBER",
+        2: "the value of column b is no BOOLEAN",
+        3: "the value of column b is no BOOLEAN",
+    }
+
+
 @pytest.mark.parametrize("is_anew", [False, True])
 def test_types_of_one_table_are_not_those_of_another_in_the_same_folder(
     tmp_path: Path, is_anew: bool

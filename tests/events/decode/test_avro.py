@@ -227,3 +227,13 @@ def test_columns_are_those_of_the_header() -> None:
 
 def _record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
+
+
+@pytest.mark.clause("ST-124", "ST-253")
+def test_a_text_that_is_no_number_is_said_of_its_event_alone() -> None:
+    values = ["1", "-0.50", None, "NaN", "abc", "", "1e5"]
+    events = [event(payload={"c": value}) for value in values]
+    found = read(avro(events, schema([column(types.NUMBER)])))
+    reason = "the value of column c is no NUMBER"
+    assert found.rejected == {4: reason, 5: reason}
+    assert found.payload.column("c").to_pylist() == [*values[:4], None, None, "1e5"]

@@ -97,6 +97,11 @@ VALUES: list[tuple[UnifiedType, str, Any]] = [
     (types.LONG, "9223372036854775807", 2**63 - 1),
     (types.NUMBER, "18446744073709551616.10", "18446744073709551616.10"),
     (types.NUMBER, '"NaN"', "NaN"),
+    (types.NUMBER, '"-Infinity"', "-Infinity"),
+    (types.NUMBER, '"007.50"', "007.50"),
+    (types.NUMBER, '"-1.5e+3"', "-1.5e+3"),
+    (types.LONG, '"-5"', -5),
+    (types.DOUBLE, '"0.5"', 0.5),
     (types.STRING, '"é\\u0000"', "é\x00"),
     (types.STRING, "1.50", "1.50"),
     (types.DATE, '"1970-01-02T00:00:00.000Z"', 1),
@@ -152,6 +157,13 @@ def test_a_string_is_a_document_only_in_a_collection() -> None:
 
 UNFIT: list[tuple[UnifiedType, str]] = [
     (types.BOOLEAN, '"maybe"'),
+    (types.BOOLEAN, '"true"'),
+    (types.BOOLEAN, "1"),
+    (types.NUMBER, '"abc"'),
+    (types.NUMBER, '""'),
+    (types.NUMBER, '"1 2"'),
+    (types.NUMBER, "true"),
+    (types.LONG, "true"),
     (types.BYTES, '"*"'),
     (types.DATE, '"1970-02-30"'),
     (types.decimal(4, 2), "100.00"),
@@ -194,6 +206,10 @@ def test_a_value_that_is_none_of_its_type_is_said_of_its_event_alone(
 
 
 FLAWS: list[tuple[UnifiedType, str, str]] = [
+    (types.INTEGER, "01", "as a number, the text would lose its leading zeros"),
+    (types.LONG, "-007", "as a number, the text would lose its leading zeros"),
+    (types.decimal(4, 2), "01.50", "as a number, the text would lose its leading zeros"),
+    (types.DOUBLE, "00", "as a number, the text would lose its leading zeros"),
     (types.DATE, "1970-01-02T00:00:00+01:00", "it has an offset from UTC"),
     (types.DATETIME, "1970-01-02T00:00:00+02:00", "it has an offset from UTC"),
     (types.DATETIME, "1970-01-02T00:00:00.0000001", "it has a part of a microsecond"),
@@ -211,7 +227,7 @@ FLAWS: list[tuple[UnifiedType, str, str]] = [
 
 @pytest.mark.clause("ST-135", "ST-253")
 @pytest.mark.parametrize(("kind", "text", "flaw"), FLAWS, ids=lambda one: str(one)[:40])
-def test_a_time_of_which_a_part_would_be_lost_is_said_of_its_event_alone(
+def test_a_value_of_which_a_part_would_be_lost_is_said_of_its_event_alone(
     kind: UnifiedType, text: str, flaw: str
 ) -> None:
     events = [event(payload={"c": value}) for value in (None, text)]

@@ -16,6 +16,7 @@ from mirrorlake.events import types
 from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.iso import Moments, flaw, moments, times
 from mirrorlake.events.decode.json_lines import Digits, json_text, text_of
+from mirrorlake.events.decode.unified import numbers
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
 from mirrorlake.model.arrow import decimals
@@ -32,6 +33,16 @@ _ZONED = {
 }
 _TIMES = {*_ZONED, UnifiedKind.DATE, UnifiedKind.DATETIME, UnifiedKind.TIME}
 _DAY = 86_400_000_000
+_NUMERIC = {
+    UnifiedKind.DECIMAL,
+    UnifiedKind.DOUBLE,
+    UnifiedKind.FLOAT,
+    UnifiedKind.INTEGER,
+    UnifiedKind.LONG,
+    UnifiedKind.TIME_INTERVAL,
+}
+_PADDED = "^[+-]?0[0-9]"
+"""Texts with leading zeros, which no number of JSON has."""
 _64_BITS = 1 << 63
 _WHOLE = re.compile("-?[0-9]{1,19}")
 
@@ -64,13 +75,26 @@ def column_of(
             return _by_one(values, kind, target)
         case UnifiedKind.JSON:
             return texts_of(values, _document if has_documents else _nested)
+        case UnifiedKind.BOOLEAN:
+            return _booleans(values)
     texts, bad = texts_of(values)
     found, unfit = fitted(texts, target, lambda part: _from_texts(part, kind, target))
     return found, sorted({*bad, *unfit})
 
 
+def _booleans(values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+    try:
+        return pa.array(values, pa.bool_()), []
+    except pa.ArrowException:
+        bad = [row for row, one in enumerate(values) if not isinstance(one, bool | None)]
+    found = [one if isinstance(one, bool) else None for one in values]
+    return pa.array(found, pa.bool_()), bad
+
+
 def flaw_of(value: Any, kind: UnifiedType) -> str:
     """Why a value does not fit its type, as far as that is not obvious; "" otherwise."""
+    if kind.kind in _NUMERIC and isinstance(value, str) and re.search(_PADDED, value):
+        return "as a number, the text would lose its leading zeros"
     is_time = kind.kind in _TIMES and isinstance(value, str)
     return flaw(value, has_zone=kind.kind in _ZONED) if is_time else ""
 
@@ -127,12 +151,16 @@ def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.A
         case UnifiedKind.INTERVAL:
             found = _intervals(texts, target)
         case UnifiedKind.DECIMAL:
+            _refuse(pc.match_substring_regex(texts, _PADDED))
             found = decimals(texts, target)
+        case UnifiedKind.NUMBER:
+            found = numbers(texts)
         case UnifiedKind.DOUBLE | UnifiedKind.FLOAT:
+            _refuse(pc.match_substring_regex(texts, _PADDED))
             found = texts.cast(target)
             _refuse(pc.and_(pc.is_inf(found), pc.match_substring_regex(texts, "[0-9]")))
         case UnifiedKind.INTEGER | UnifiedKind.LONG | UnifiedKind.TIME_INTERVAL:
-            _refuse(pc.invert(pc.match_substring_regex(texts, "^-?[0-9]+$")))
+            _refuse(pc.invert(pc.match_substring_regex(texts, "^-?(0|[1-9][0-9]*)$")))
             found = texts
         case _:
             found = texts

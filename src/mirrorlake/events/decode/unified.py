@@ -11,7 +11,8 @@ from mirrorlake.events.types import UnifiedKind, UnifiedType
 
 _DAY = 86_400_000_000
 _WORD = 8
-_TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.NUMBER, UnifiedKind.JSON}
+_TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.JSON}
+_NUMBER = r"^(?i:[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|nan|[+-]?inf(inity)?)$"
 
 
 def unified(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  (one per type)
@@ -36,10 +37,19 @@ def unified(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  
             return _arrays(values, kind.element, target)
         case _ if pa.types.is_struct(target):
             return _struct(values, target)
+        case UnifiedKind.NUMBER:
+            return numbers(values.cast(pa.string()))
         case _ if kind.kind in _TEXTS:
             return values.cast(pa.string())
         case _:
             return values.cast(target)
+
+
+def numbers(texts: pa.Array) -> pa.Array:
+    """The same texts. Raises ValueError if one of them is no number (ST-124)."""
+    if not pc.all(pc.match_substring_regex(texts, _NUMBER), min_count=0).as_py():
+        raise ValueError("a text is no number")
+    return texts
 
 
 def _struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
