@@ -231,6 +231,10 @@ def test_a_table_whose_rows_are_all_in_the_log_goes_on(
     any_captured: Captured, statements: Sequence[str], *, is_behind: bool
 ) -> None:
     any_captured.begin(*TABLE)
+    if ATTACH in statements:
+        with psycopg.connect(any_captured.database.url) as connection:
+            if connection.info.server_version < 150_000:
+                pytest.skip("PostgreSQL 14 does not notice that: the table is read again")
     with any_captured.streaming() as (source, reader):
         found = []
         for statement in ("insert into apples values (201)", *statements):
