@@ -222,14 +222,13 @@ class Backfills:
 
     def _is_unread(self, table: SourceTable, rows: pa.Table) -> np.ndarray:
         """Which rows of a table that differs come with a chunk that is not landed yet."""
-        required = self._required[table.table]
-        if len(required) > 1:
-            return np.ones(rows.num_rows, bool)
-        (job,), running = required, self._running.get(table.table)
-        left = job.remaining()  # as long as it has not gone on after a restart
-        if running is not None and running.job.request.id == job.request.id:
-            left = running.left
-        return remaining(table, job, left).contains(rows)
+        running, found = self._running.get(table.table), np.zeros(rows.num_rows, bool)
+        for job in self._required[table.table]:
+            left = job.remaining()  # as long as it has not gone on after a restart
+            if running is not None and running.job.request.id == job.request.id:
+                left = running.left
+            found |= remaining(table, job, left).contains(rows)
+        return found
 
     def take(self, chunk: Chunk) -> None:
         """What the stream has brought."""

@@ -210,8 +210,7 @@ class Decoder:
             if root and str(root.oid) in self._names and str(relation.oid) not in self._names:
                 logged = None if relation.identity == FULL else _key_names(relation)
                 self._leaves[index] = leaf = root.oid, relation.oid, logged
-                by = int(ids[transaction[index]])
-                check = partial(self.recognition.described_leaf, *leaf, by)
+                check = partial(self.recognition.described_leaf, *leaf, after)
                 yield from self._checked(root.oid, partial(self._partition, root.oid, check))
         self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():

@@ -58,7 +58,12 @@ class Partitioned:
     def was_partition(self, _oid: int) -> bool:
         return False
 
-    def was_empty(self, oid: int, _name: TableId, _links: Mapping[int, int]) -> bool:
+    def was_empty(
+        self, oid: int, _name: TableId, _links: Mapping[int, int], *, has_rows: bool
+    ) -> bool:
+        return oid not in self.filled
+
+    def was_made(self, oid: int, _links: Mapping[int, int]) -> bool:
         return oid not in self.filled
 
     def make(self, told: str = ROW) -> None:
@@ -132,7 +137,9 @@ def test_no_row_passes_that_came_after_something_that_the_log_does_not_tell(
         for by, (what, _leaf) in taken.items():
             if what == TRUNCATION:
                 recognition.truncated(OID, by)
-        told = [recognition.described_leaf(OID, leaf, None, by) for by, leaf in rows.items()]
+        told = [
+            recognition.described_leaf(OID, leaf, None, Lsn(by - 1001)) for by, leaf in rows.items()
+        ]
         if recognition.is_looked_at(OID):
             told.append(recognition.changed(OID, rows.keys(), frozenset(taken)))
         stopped = stopped or any(told)

@@ -190,18 +190,28 @@ class CatalogLook:
         (snapshot,) = row
         return [number for number in transactions if not is_visible(number, snapshot)]
 
-    def was_empty(self, oid: int, name: TableId, links: Mapping[int, int]) -> bool:
-        """Whether a partition held nothing when it became one, or holds nothing now. Where the
-        server misses attachments, that does not count: it may have looked at the table before.
-        links: those that were there when the partition was not."""
+    def was_empty(
+        self, oid: int, name: TableId, links: Mapping[int, int], *, has_rows: bool
+    ) -> bool:
+        """Whether a partition held nothing when it became one, or holds nothing now. That does not
+        count where the server misses attachments, because it may have looked at the table before,
+        and where the log `has_rows` of it: it may have been a partition before, and lost them in
+        between. links: those that were there when the partition was not."""
+        if self.was_made(oid, links):
+            return True
+        if has_rows or self.misses_attachments():
+            return False
         with translated():
-            above = self._connection().execute(_ABOVE, {"leaf": oid}).fetchall()
-            if above and all(is_made or links.get(one) == link for one, link, is_made in above):
-                return True
-            if self.misses_attachments():
-                return False
             ((size,),) = self._connection().execute(_SIZE, {"table": oid}).fetchall()
             return not size or self._has_no_row(name)
+
+    def was_made(self, oid: int, links: Mapping[int, int]) -> bool:
+        """Whether a table was made as a partition, rather than attached. links: as for
+        `was_empty`."""
+        with translated():
+            above = self._connection().execute(_ABOVE, {"leaf": oid}).fetchall()
+        made = (is_made or links.get(one) == link for one, link, is_made in above)
+        return bool(above) and all(made)
 
     def loses_additions(self) -> bool:
         """Whether changes of a table that is put back into its publication may be lost for good."""

@@ -30,7 +30,8 @@ class Known:
     each column becomes in the mirror, by its number; written: which transaction wrote the facts of
     each column in the catalog. key, append_only: as `SourceTable` has them, the key by number; None
     where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
-    bounds: of the leaves, as `Leaf` has them, as far as they are known.
+    bounds: of the leaves, as `Leaf` has them, as far as they are known; attached: those that were
+    tables before, with the end of the log when they were seen first, until that is reached.
     """
 
     columns: Mapping[int, str]
@@ -48,6 +49,7 @@ class Known:
     append_only: str = ""
     indexes: tuple[int, ...] = ()
     bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
+    attached: Mapping[int, Lsn] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -79,6 +81,7 @@ class Known:
             plain.get("append_only", ""),
             tuple(plain.get("indexes", ())),
             {int(oid): ColumnBounds(*said) for oid, said in plain.get("bounds", {}).items()},
+            {int(oid): Lsn.parse(at) for oid, at in plain.get("attached", {}).items()},
         )
 
     def plain(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class Known:
             "append_only": self.append_only,
             "indexes": list(self.indexes),
             "bounds": {str(oid): [*astuple(one)] for oid, one in self.bounds.items()},
+            "attached": {str(oid): str(at) for oid, at in self.attached.items()},
         }
 
 

@@ -21,7 +21,6 @@ from mirrorlake.sources.postgresql.recognition.known import (
     Known,
     Leaf,
     TableLook,
-    is_before,
 )
 from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer, StreamProgress
 from mirrorlake.sources.postgresql.recognition.renewals import Renewals
@@ -33,7 +32,10 @@ class Catalog(Protocol):
     """What is looked at."""
 
     def tables(self, tables: Sequence[SourceTable]) -> Mapping[int, TableLook]: ...
-    def was_empty(self, oid: int, name: TableId, links: Mapping[int, int], /) -> bool: ...
+    def was_empty(
+        self, oid: int, name: TableId, links: Mapping[int, int], /, *, has_rows: bool
+    ) -> bool: ...
+    def was_made(self, oid: int, links: Mapping[int, int], /) -> bool: ...
     def loses_additions(self) -> bool: ...
     def misses_attachments(self) -> bool: ...
     def was_partition(self, oid: int, /) -> bool: ...
@@ -57,10 +59,7 @@ class Recognition:
     _truncated: dict[int, set[int]] = field(default_factory=dict)
     _pending: dict[tuple[int, int, int], Lsn] = field(default_factory=dict)
     _noted: set[int] = field(default_factory=set)
-    # Partitions of which only what is within their bounds was read, and those with rows of
-    # transactions older than their attachment: they may have had other bounds before.
-    _limited: set[int] = field(default_factory=set)
-    _early: set[int] = field(default_factory=set)
+    _early: set[int] = field(default_factory=set)  # partitions with rows from before they are known
 
     def __post_init__(self) -> None:
         self._known = {
@@ -123,21 +122,23 @@ class Recognition:
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
 
     def described_leaf(
-        self, oid: int, leaf: int, logged: Collection[str] | None, transaction: int
+        self, oid: int, leaf: int, logged: Collection[str] | None, after: Lsn
     ) -> PartitionsDiffer | None:
-        """The stream describes a partition of a table, as of rows of a transaction in it; of a
-        table without partitions it is another table. logged: the columns of its old rows that the
-        log has, None for all. Returns why earlier rows differ, None when they do not."""
+        """The stream describes a partition of a table, as of rows in it; of a table without
+        partitions it is another table. logged: the columns of its old rows that the log has, None
+        for all; after: covers what ended before the transaction. Returns why earlier rows differ,
+        None when they do not."""
         known, look = self._known.get(oid), self._looks.get(oid)
         if known is None or look is None or look.leaves is None:
             return None
         if logged is not None and not {*(known.key_names or ())} <= {*logged}:
             return KEY_NOT_LOGGED
-        link = look.links.get(leaf, transaction)
-        if link != transaction and not is_before(link, transaction):
+        # Rows that came before the look at a new partition may be from before it was detached, and
+        # attached with other bounds; a transaction that ended later holds a lock that excludes it.
+        if leaf not in (known.partitions or {}):
             self._early.add(leaf)
-            if leaf in self._limited:
-                return PartitionsDiffer("a partition may have had other bounds before")
+        elif after < known.attached.get(leaf, after):
+            return PartitionsDiffer("a partition may have had other bounds before")
         reason = partitions.removed(known, look, [leaf])
         return PartitionsDiffer(reason) if reason else None
 
@@ -267,15 +268,26 @@ class Recognition:
         if reason and not look.columns.keys() <= known.columns.keys():
             node = REWRITTEN
         now = replace(known, partitions=look.partitions, links=look.links, bounds=look.bounds)
-        self._note(oid, replace(now, node=node))
+        self._note(oid, replace(now, node=node, attached=self._attached(known, look)))
         if not reason:
             return None
-        if self.catalog.misses_attachments():
-            return PartitionsDiffer(reason)
-        new = partitions.added(known, look).keys()
-        bounds = () if self._early & new else partitions.within(known, look, replaced)
-        self._limited |= new if bounds else set()
-        return PartitionsDiffer(reason, bounds)
+        return PartitionsDiffer(reason, self._bounds(known, look, replaced))
+
+    def _bounds(
+        self, known: Known, look: TableLook, replaced: Mapping[int, Leaf]
+    ) -> tuple[ColumnBounds, ...]:
+        """The bounds of what differs; none for the whole table."""
+        is_early = self._early & partitions.added(known, look).keys()
+        if is_early or self.catalog.misses_attachments():
+            return ()
+        return partitions.within(known, look, replaced)
+
+    def _attached(self, known: Known, look: TableLook) -> dict[int, Lsn]:
+        """As `Known.attached`, after this look."""
+        pending = {leaf: at for leaf, at in known.attached.items() if not self.reached.covers(at)}
+        new = partitions.added(known, look)
+        attached = (leaf for leaf in new if not self.catalog.was_made(leaf, known.links))
+        return {**pending, **dict.fromkeys(attached, look.at)}
 
     def _rewritten(self, oid: int, look: TableLook) -> str | None:
         """Why rows differ from what was streamed; they are noted as they are now."""
@@ -292,7 +304,8 @@ class Recognition:
         if reason := partitions.removed(known, look) or partitions.attached_again(known, look):
             return reason
         for leaf_oid, leaf in partitions.added(known, look).items():
-            if not self.catalog.was_empty(leaf_oid, leaf.name, known.links):
+            is_early = leaf_oid in self._early
+            if not self.catalog.was_empty(leaf_oid, leaf.name, known.links, has_rows=is_early):
                 return f"partition {leaf.name} was attached with rows that are not in the log"
         return None
 
