@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from mirrorlake.capture.capture import Capture
 from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
@@ -58,6 +59,11 @@ def begin(evolving: EvolvingDatabase, kind: str, last: str = "MAXVALUE") -> tupl
 
 def _in_utc(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and not value.tzinfo else value
+
+
+def look(capture: Capture) -> None:
+    """As happens after some time."""
+    capture._check_source(capture._source.discover())
 
 
 def read_rows(evolving: EvolvingDatabase) -> list[int]:
@@ -145,30 +151,130 @@ def test_of_other_partitions_the_table_is_read_again(evolving: EvolvingDatabase,
     assert job.request.within is None
 
 
-OTHER_BOUNDS = [
-    "create table loose (id int not null, at bigint not null, note text, primary key (id, at))",
-    "alter table apples attach partition loose for values from (300) to (400)",
-    "insert into apples values (40, 350, 'of the first bounds')",
-    "alter table apples detach partition loose",
-    "update loose set at = 450; insert into loose values (41, 451, 'not logged')",
-    "alter table apples attach partition loose for values from (400) to (500)",
-    "insert into apples values (42, 452, 'of the second bounds')",
-]
+LOOSE = "create table loose (id int not null, at bigint not null, note text, primary key (id, at))"
+ATTACH, AGAIN = (
+    f"alter table apples attach partition loose for values from ({least}) to ({least + 100})"
+    for least in (300, 400)
+)
+DETACH = "alter table apples detach partition loose"
+FIRST = "insert into apples values (40, 350, 'of the first bounds')"
+MOVED = "update loose set at = 450; insert into loose values (41, 451, 'not logged')"
+SECOND = "insert into apples values (42, 452, 'of the second bounds')"
+PAIRS = (
+    "create table apples (a bigint, b bigint, note text, primary key (a, b)) partition by range (b)"
+)
+OTHER_BOUNDS = {
+    "one by one": [LOOSE, ATTACH, FIRST, DETACH, MOVED, AGAIN, SECOND],
+    "in one transaction": [LOOSE, "; ".join([ATTACH, FIRST, DETACH, MOVED, AGAIN, SECOND])],
+    "of partitions below": [
+        f"{LOOSE} partition by hash (id)",
+        "create table loose_0 partition of loose for values with (modulus 2, remainder 0)",
+        "create table loose_1 partition of loose for values with (modulus 2, remainder 1)",
+        *(ATTACH, FIRST, DETACH, MOVED, AGAIN, SECOND),
+    ],
+    "emptied": [LOOSE, ATTACH, FIRST, DETACH, "delete from loose", AGAIN],
+}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize("name", OTHER_BOUNDS)
 def test_rows_of_other_bounds_that_a_partition_had_are_found(
-    evolving: EvolvingDatabase, *, looks: bool
+    evolving: EvolvingDatabase, name: str, *, looks: bool
 ) -> None:
     """It was attached with other bounds, and rows came, before capture looked first. looks: the
     catalog is looked at before the stream comes to that."""
     begin(evolving, "bigint", last="300")
     with evolving.capturing() as capture:
         capture.once()
-        evolving.run(*OTHER_BOUNDS)
+        evolving.run(*OTHER_BOUNDS[name])
         if looks:
-            capture._check_source(capture._source.discover())
+            look(capture)
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_transaction_that_began_before_all_of_it_attaches_again(
+    evolving: EvolvingDatabase, *, looks: bool
+) -> None:
+    """Numbers of transactions say nothing about the order of what they did."""
+    begin(evolving, "bigint", last="300")
+    with evolving.capturing() as capture:
+        capture.once()
+        with psycopg.connect(evolving.database.url) as other:
+            other.execute("select pg_current_xact_id()")
+            evolving.run(LOOSE, ATTACH, FIRST)
+            for statement in (DETACH, MOVED, AGAIN):
+                other.execute(statement)
+            other.commit()
+        evolving.run(SECOND)
+        if looks:
+            look(capture)
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+def test_what_is_known_of_a_new_partition_survives_a_restart(evolving: EvolvingDatabase) -> None:
+    begin(evolving, "bigint", last="300")
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run(*OTHER_BOUNDS["one by one"])
+        look(capture)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("looks", [True, False])
+def test_rows_outside_of_two_ranges_come_as_they_are(
+    evolving: EvolvingDatabase, *, looks: bool
+) -> None:
+    """An update that leaves a large value out is not landed while its row is still to be read."""
+    begin(evolving, "bigint")
+    large = "select string_agg(md5(g::text), '') from generate_series(1, 300) g"
+    evolving.run("alter table apples add large text", f"update apples set large = ({large})")
+    evolving.capture()
+    evolving.apply()
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run("truncate apples_0", "truncate apples_1")
+        evolving.run("update apples set note = 'changed' where id = 21")
+        if looks:
+            look(capture)
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("looks", [True, False])
+def test_names_that_are_exchanged_meanwhile_read_the_whole_table(
+    evolving: EvolvingDatabase, *, looks: bool
+) -> None:
+    evolving.begin(
+        PAIRS,
+        *(
+            f"create table apples_{n} partition of apples for values from ({n}00) to ({n + 1}00)"
+            for n in range(3)
+        ),
+        "create table log (id int primary key)",
+        "insert into apples values (500, 1, 'x'), (501, 101, 'y'), (502, 201, 'z')",
+    )
+    exchanges = "; ".join(
+        f"alter table apples rename {one} to {other}" for one, other in ("ac", "ba", "cb")
+    )
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run("drop table apples_0")
+        if looks:
+            look(capture)
+        evolving.run(exchanges, "insert into apples (a, b, note) values (103, 600, 'n')")
         capture.once()
     evolving.apply()
     evolving.check("apples")

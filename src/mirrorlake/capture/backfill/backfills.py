@@ -235,9 +235,17 @@ class Backfills:
         for part in chunk.parts:
             if isinstance(part, SchemaChange):
                 self._tables[part.table.table] = part.table
+                self._widen(part.table.table)
         for running in self._running.values():
             if running.session is not None:
                 running.session.window.take(chunk)
+
+    def _widen(self, table: TableId) -> None:
+        """Read all of a table whose columns have changed: the bounds of what is to be read again
+        are those of a column by its name."""
+        if any(job.request.within for job in self._required.get(table, ())):
+            what = "its columns were altered before a part of it was read again"
+            self.require(table, TableAltered(what, table=str(table)))
 
     def stop(self, table: TableId, error: TableError) -> None:
         """The table has left the stream."""

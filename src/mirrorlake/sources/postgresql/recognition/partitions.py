@@ -62,7 +62,9 @@ def within(known: Known, look: TableLook, replaced: Mapping[int, Leaf]) -> tuple
     for oid, leaf in replaced.items():
         is_alike = known.bounds.get(oid) == leaf.bounds or oid in added(known, look)
         found.add(leaf.bounds if is_alike else None)
-    names = {look.columns[number] for number in known.key or ()}
+    # What is known of a partition has the name that its column had then.
+    now = {one.column for one in look.bounds.values()}
+    names = {look.columns[number] for number in known.key or ()} & now
     if len(found) > MOST or any(one is None or one.column not in names for one in found):
         return ()
     return tuple(sorted((one for one in found if one is not None), key=str))
