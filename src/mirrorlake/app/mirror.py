@@ -73,7 +73,8 @@ class Mirror:
 
     spark: a classic SparkSession with Delta to work in; it is neither changed nor stopped. stop:
     ends `run` and every wait within seconds when it is set. say: called with what takes long.
-    prepare: called first in the process that `run` starts for capture; must pickle.
+    prepare: called first in the process that `run` starts for capture; must pickle. tables: where
+    Spark has to access tables for others in this process, who get the same session.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Mirror:
         reached: CrashHook = no_crash,
         say: Say = lambda _line: None,
         prepare: Callable[[], None] | None = None,
+        tables: StorageLocation | None = None,
     ) -> None:
         self.project = project
         self.stop = stop or threading.Event()
@@ -93,6 +95,7 @@ class Mirror:
         self._engine: Engine | None = None
         self._events_runner: Runner | None = None
         self._platform = ""
+        self._tables = tables or project.tables_elsewhere
         self._store = store_of(project)
 
     @classmethod
@@ -462,7 +465,7 @@ class Mirror:
                 from mirrorlake.spark.engine import spark_engine
                 from mirrorlake.spark.trial import guard
 
-            self._spark = self._started(self.project.tables_elsewhere)
+            self._spark = self._started()
             strategy = self.project.mirror.strategy
             if strategy is not StrategySetting.MERGE:
                 self._platform = guard.closed(self._spark, self.project.tables_elsewhere)
@@ -477,14 +480,14 @@ class Mirror:
             )
         return self._engine
 
-    def _started(self, tables: StorageLocation | None) -> Spark:
-        """The Spark to work in. tables: their location, if Spark itself accesses them there."""
+    def _started(self) -> Spark:
+        """The Spark to work in."""
         from mirrorlake.spark.session.spark_session import Spark
 
         if self._given is not None:
-            return Spark.given(self._given, tables)
+            return Spark.given(self._given, self.project.tables_elsewhere)
         self._say("Starting Spark")
-        return Spark.start(self.project.spark, self._say, tables)
+        return Spark.start(self.project.spark, self._say, self._tables)
 
     def _deferred(self) -> DeferredEngine:
         """An engine that starts Spark when it writes."""
@@ -558,7 +561,7 @@ class Mirror:
                 from mirrorlake.spark.session.spark_session import Spark
 
                 is_given = self._given is not None
-                spark = Spark.for_tasks(self._given) if is_given else self._started(None)
+                spark = Spark.for_tasks(self._given) if is_given else self._started()
             self._spark, self._events_runner = spark, spark_runner(lambda: spark.session)
         return self._events_runner
 

@@ -39,8 +39,16 @@ def interruptible_mirrors(
     """
     skip_pandas()
     stop = Stop()
+    tables = next((where for one in projects if (where := one.tables_elsewhere)), None)
     mirrors = [
-        Mirror(project, stop=stop.event, reached=crash.reached, say=on_message, prepare=prepare)
+        Mirror(
+            project,
+            stop=stop.event,
+            reached=crash.reached,
+            say=on_message,
+            prepare=prepare,
+            tables=tables,
+        )
         for project in projects
     ]
 

@@ -120,7 +120,7 @@ class Bucket:
             spread = _Always(lambda: runner, places)
         return EventConsumer(
             LocalStore(self.root),
-            _Noted(self.folder, self.opened.append),
+            Noted(self.folder, self.opened.append),
             self.settings,
             self.clock,
             self,
@@ -161,7 +161,7 @@ class _Always(EventSpread):
         return bool(files)
 
 
-class _Noted(LocalStore):
+class Noted(LocalStore):
     """A store that tells which folders are listed and which files are opened."""
 
     def __init__(self, folder: Path, told: Callable[[str], None]) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mirrorlake.apply.events import file_reader
 from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import EventPlaces, FilesTask
+from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import FileJournals
 from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.settings import EventInput
@@ -29,7 +30,7 @@ from mirrorlake.errors import SparkUnavailable
 from mirrorlake.model.crash_points import CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events import drawn_files
-from tests.apply.events.bucket import Bucket, event
+from tests.apply.events.bucket import MINUTE, Bucket, Noted, event
 from tests.apply.events.drawn_files import as_written, line, rows_of
 from tests.apply.events.killed_tables import POINTS, Killed
 from tests.mirror.event_order.drawn import SOURCES, arrivals
@@ -148,14 +149,18 @@ BATCHES: dict[str, list[list[Any]]] = {
 }
 
 
+@pytest.mark.parametrize("folders", [("a", "a"), ("a", "b"), ("b", "a")], ids="".join)
 @pytest.mark.parametrize("mode", ["merge", "append"])
 @pytest.mark.parametrize("name", BATCHES)
-def test_all_that_is_told_is_the_same(tmp_path: Path, name: str, mode: str) -> None:
+def test_all_that_is_told_is_the_same(
+    tmp_path: Path, name: str, mode: str, folders: tuple[str, str]
+) -> None:
+    """Also of tables with events in the folders of two objects, which two tasks read."""
     here, there = both(tmp_path, is_append=mode == "append", metadata_columns=True)
     for number, batch in enumerate(BATCHES[name]):
         for bucket in (here, there):
             for part, events in enumerate((batch[::2], batch[1::2])):
-                bucket.put(f"{number}{part}.jsonl", *events)
+                bucket.put(f"{number}{part}.jsonl", *events, of=folders[part])
             bucket.put(f"{number}.jsonl", of("v", 90 + number, {"id": number, "v": 1}), of="other")
             bucket.cycle()
         assert told(there) == told(here)
@@ -292,6 +297,36 @@ def test_the_loss_of_spark_is_not_taken_for_one_of_the_storage(tmp_path: Path) -
     bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
     with pytest.raises(SparkUnavailable, match="Spark has ended"):
         bucket.cycle()
+
+
+class Gone(InProcessRunner):
+    @property
+    def slots(self) -> int:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_a_spark_that_has_ended_before_is_not_taken_for_the_storage_either(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.runner = Gone()
+    bucket.put("1.jsonl", event(1, {"id": 1, "v": 1}))
+    with pytest.raises(SparkUnavailable, match="Spark has ended"):
+        bucket.cycle()
+
+
+def test_a_task_stops_reading_when_events_do_not_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that do not contain their types would be read together otherwise, however many."""
+    bucket = Bucket(tmp_path)
+    for number in range(20):
+        bucket.put(f"{number:02}.jsonl", event(number, {"id": number, "v": "x" * 1_000}))
+    monkeypatch.setattr(file_reader, "MOST_OF_FILES", 3_000)
+    files = [FoundFile(f"public_orders/{MINUTE}/{n:02}.jsonl", "", 1_000) for n in range(20)]
+    opened: list[str] = []
+    source = Noted(bucket.folder, opened.append)
+    reader = FileReader(source, bucket.settings, lambda _table: {}, lambda: None)
+    assert reader.together(files) is None
+    assert len(opened) < 10
 
 
 def test_what_fails_in_a_task_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

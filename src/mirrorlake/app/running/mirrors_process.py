@@ -253,7 +253,7 @@ class _Applying(threading.Thread):
 
     def _is_sound(self, session: Any, *, is_ours: bool) -> bool:
         """Whether Spark is not what is wrong. is_ours: the error was no surprise."""
-        if self.project.events is not None or (session is None and is_ours):
+        if session is None and (is_ours or self.project.events is not None):
             return True
         return _answers(session)
 

@@ -6,11 +6,11 @@ were not recorded are read again, and their events change nothing (ST-223).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -281,46 +281,48 @@ class EventConsumer:
         if found is None:
             self._apply_files(done, done.files)
             return
-        read = [file for file in done.files if file.path in found.files]
-        for file in read:
-            report = found.files[file.path]
-            done.read(file, report.tables, report.letters)
-        left, letters = set[TableId](), dict[TableId, list[DeadLetter]]()
-        for outcome in found.tables:
-            if not self._finish(outcome, done, letters.setdefault(outcome.table, [])):
-                left.add(outcome.table)
-        # Those of the others are found again.
-        done.letters += chain.from_iterable(letters[table] for table in letters.keys() - left)
+        # A table of which several tasks have events is applied here at once: the types of its
+        # columns, and whether it stops, depend on all of them.
+        tasks = Counter(outcome.table for outcome in found.tables)
+        left = {
+            outcome.table
+            for outcome in found.tables
+            if tasks[outcome.table] > 1 or not self._finish(outcome, done)
+        }
+        again, names = list[FoundFile](), {str(table) for table in left}
+        for file in done.files:
+            if (report := found.files.get(file.path)) is None:
+                continue
+            letters = report.letters
+            if report.tables & left:
+                again.append(file)  # which finds those of these tables once more
+                letters = [letter for letter in letters if letter.table not in names]
+            done.read(file, report.tables, letters)
         if left:
-            again = [file for file in read if done.tables[file.path] & left]
             self._apply_files(done, again, left)
         if others := [file for file in done.files if file.path not in found.files]:
             self._apply_files(done, others)
 
-    def _finish(
-        self, outcome: TableOutcome, done: _AppliedFiles, letters: list[DeadLetter]
-    ) -> bool:
-        """Commit what a task has prepared for a table, and add its dead letters to `letters`.
-        Returns whether nothing is left to do."""
-        table = outcome.table
-        letters += outcome.letters
-        if outcome.error is not None:
-            self._stop(done, table, outcome.error)
-        if outcome.error is not None or outcome.letters:
+    def _finish(self, outcome: TableOutcome, done: _AppliedFiles) -> bool:
+        """Commit what a task has prepared for a table. Returns whether nothing is left to do."""
+        if outcome.letters:
+            done.letters += outcome.letters
             return True
         self._go_on()
         self._check()
-        report = outcome.batch
+        table, report = self._table(outcome.table), outcome.batch
         try:
             if isinstance(report, PreparedBatch):
-                report = self._table(table).commit_prepared(report)
-            if report is None:
+                report = table.commit_prepared(report)
+            elif report is not None and not table.is_newest(report.version):
                 return False
-            self._note(table, report, outcome.files, outcome.events)
         except TableError as error:
-            self._stop(done, table, error)
+            self._stop(done, outcome.table, error)
             return True
-        letters += report.letters
+        if report is None:
+            return False
+        self._note(outcome.table, report, outcome.files, outcome.events)
+        done.letters += report.letters
         return True
 
     def _stop(self, done: _AppliedFiles, table: TableId, error: TableError) -> None:

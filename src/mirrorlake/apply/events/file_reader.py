@@ -111,18 +111,23 @@ class FileReader:
     def together(self, files: Sequence[FoundFile]) -> list[FileEvents] | None:
         """The events of each of the files; None if they do not fit in memory together. Raises
         OSError."""
-        _first, found = next(self._groups(files))
+        _first, found = next(self._groups(files, is_one=True), (0, list[_Read]()))
         if len(found) < len(files) or any(one.is_large for one in found):
             return None
         return [one.events for one in found]
 
-    def _groups(self, files: Sequence[FoundFile]) -> Iterator[tuple[int, list[_Read]]]:
+    def _groups(
+        self, files: Sequence[FoundFile], *, is_one: bool = False
+    ) -> Iterator[tuple[int, list[_Read]]]:
         """Consecutive files, with the number of the first. Files that do not contain their types
-        are in one group, because they are read with the types of all of them."""
+        are in one group, because they are read with the types of all of them. is_one: all that fits
+        in memory is one group, and there is none if that is not all."""
         of_table = _one_by_one(cache(self._of_table))
         found, first, size = list[_Read](), 0, 0
         for number, (read, finish) in enumerate(self._read_ahead(files, of_table)):
             size += read.events.size
+            if is_one and size > MOST_OF_FILES:
+                return
             if found and size > MOST_OF_FILES and all(one.has_types for one in found):
                 finish()
                 yield first, found

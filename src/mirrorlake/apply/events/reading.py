@@ -148,10 +148,11 @@ class FileEvents:
         return sum(table.head.nbytes + table.payload.nbytes for table in self.tables)
 
     def of(self, tables: Set[TableId]) -> FileEvents:
-        """The events of some tables, and whether the whole file is a dead letter."""
+        """The events and the dead letters of some tables, and those of the whole file."""
+        names = {str(table) for table in tables}
         return FileEvents(
             [one for one in self.tables if one.table in tables],
-            [one for one in self.letters if one.row == WHOLE_FILE],
+            [one for one in self.letters if one.row == WHOLE_FILE or one.table in names],
         )
 
     def without_rows(self) -> FileEvents:

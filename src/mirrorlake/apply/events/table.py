@@ -108,8 +108,7 @@ class EventTable:
     def commit_prepared(self, batch: PreparedBatch) -> EventTableReport | None:
         """Commit what another process has prepared, perhaps a while ago, on storage that it shares
         with this one. None when another writer committed first. Raises TableError."""
-        is_next = not batch.version or self._log.has(batch.version - 1)
-        if not is_next or self._log.has(batch.version):
+        if not self.is_newest(batch.version - 1):
             return None
         if not batch.version:
             self._check_apart()  # from tables that were made since
@@ -119,6 +118,11 @@ class EventTable:
                 "Executors have to see the root of the mirror under the same path.",
             )
         return self._commit_batch(batch)
+
+    def is_newest(self, version: int) -> bool:
+        """Whether a version is the newest; -1 where there is no table."""
+        is_there = version < 0 or self._log.has(version)
+        return is_there and not self._log.has(version + 1)
 
     def _missing(self, batch: PreparedBatch) -> str:
         """A new file of the batch that this process does not see; "" if it sees all."""

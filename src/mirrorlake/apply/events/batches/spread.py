@@ -53,10 +53,11 @@ class EventSpread:
     def run(self, files: Sequence[FoundFile]) -> SpreadBatch | None:
         """Read files and prepare what they change; None if tasks died. Raises SparkUnavailable, and
         what else ends a job."""
-        runner, groups = self._runner(), self._objects(files)
+        groups = self._objects(files)
         items = [FilesTask(self._places, group) for group in groups]
-        packing = _packed(groups, TASKS_PER_SLOT * runner.slots)
         try:
+            runner = self._runner()
+            packing = _packed(groups, TASKS_PER_SLOT * runner.slots)
             found = runner.run(prepare_files, items, packing)
         except TasksDied as died:
             log.warning(EVENT_TASKS_DIED, files=len(files), reason=str(died))

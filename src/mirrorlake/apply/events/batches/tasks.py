@@ -17,7 +17,7 @@ from mirrorlake.apply.events.reading import DeadLetter, TableEvents, by_table
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
-from mirrorlake.errors import EventKeyRefused, KeyColumnUnknown, TableError
+from mirrorlake.errors import EventKeyRefused, TableError
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
@@ -55,8 +55,7 @@ class TableOutcome:
     """What the events of a table come to.
 
     batch: None if they have to be applied where they can be committed.
-    letters: events that cannot be applied, none of which is in the batch.
-    error: the table stops.
+    letters: events that cannot be applied, if these are all.
     """
 
     table: TableId
@@ -64,7 +63,6 @@ class TableOutcome:
     events: int
     batch: PreparedBatch | EventTableReport | None = None
     letters: Sequence[DeadLetter] = ()
-    error: TableError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,9 @@ def prepare_files(task: FilesTask) -> FilesOutcome:
     try:
         return _prepared_files(task)
     except Exception as error:  # noqa: BLE001  (it is met again where it can be handled)
-        return FilesOutcome(left=f"{type(error).__name__}: {error}")
+        # Other texts may contain values.
+        text = error.strerror if isinstance(error, OSError) else None
+        return FilesOutcome(left=": ".join(filter(None, [type(error).__name__, text])))
 
 
 def _prepared_files(task: FilesTask) -> FilesOutcome:
@@ -127,10 +127,8 @@ def _prepared(table: EventTable, events: Sequence[TableEvents]) -> TableOutcome:
             for letter in one.letters(dict.fromkeys(range(len(one)), error.what))
         ]
         return replace(outcome, letters=letters)
-    except KeyColumnUnknown:
-        return outcome  # files of another task may have the column
-    except TableError as error:
-        return replace(outcome, error=error)
+    except TableError:
+        return outcome  # this process may see less than the one that can tell that
     if isinstance(found, PreparedBatch | EventTableReport):
         return replace(outcome, batch=found)
     return outcome
