@@ -66,6 +66,19 @@ def look(capture: Capture) -> None:
     capture._check_source(capture._source.discover())
 
 
+def live(evolving: EvolvingDatabase, *statements: str, looks: bool) -> None:
+    """The mirror is equal after these. looks: the catalog is looked at before the stream comes to
+    them."""
+    with evolving.capturing() as capture:
+        capture.once()
+        evolving.run(*statements)
+        if looks:
+            look(capture)
+        capture.once()
+    evolving.apply()
+    evolving.check("apples")
+
+
 def read_rows(evolving: EvolvingDatabase) -> list[int]:
     """How many rows each backfill has read."""
     return [job.rows for job in evolving.jobs()]
@@ -185,14 +198,7 @@ def test_rows_of_other_bounds_that_a_partition_had_are_found(
     """It was attached with other bounds, and rows came, before capture looked first. looks: the
     catalog is looked at before the stream comes to that."""
     begin(evolving, "bigint", last="300")
-    with evolving.capturing() as capture:
-        capture.once()
-        evolving.run(*OTHER_BOUNDS[name])
-        if looks:
-            look(capture)
-        capture.once()
-    evolving.apply()
-    evolving.check("apples")
+    live(evolving, *OTHER_BOUNDS[name], looks=looks)
 
 
 @pytest.mark.full
@@ -241,15 +247,8 @@ def test_rows_outside_of_two_ranges_come_as_they_are(
     evolving.run("alter table apples add large text", f"update apples set large = ({large})")
     evolving.capture()
     evolving.apply()
-    with evolving.capturing() as capture:
-        capture.once()
-        evolving.run("truncate apples_0", "truncate apples_1")
-        evolving.run("update apples set note = 'changed' where id = 21")
-        if looks:
-            look(capture)
-        capture.once()
-    evolving.apply()
-    evolving.check("apples")
+    update = "update apples set note = 'changed' where id = 21"
+    live(evolving, "truncate apples_0", "truncate apples_1", update, looks=looks)
 
 
 @pytest.mark.full

@@ -1,5 +1,7 @@
-"""Applies the event files of a project, once or until it is stopped. Needs a JVM
-only for a cluster."""
+"""Applies the event files of a project, once or until it is stopped.
+
+Needs no JVM, unless Spark is to apply large batches.
+"""
 
 from __future__ import annotations
 

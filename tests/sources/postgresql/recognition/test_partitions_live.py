@@ -231,10 +231,9 @@ def test_a_table_whose_rows_are_all_in_the_log_goes_on(
     any_captured: Captured, statements: Sequence[str], *, is_behind: bool
 ) -> None:
     any_captured.begin(*TABLE)
-    if ATTACH in statements:
-        with psycopg.connect(any_captured.database.url) as connection:
-            if connection.info.server_version < 150_000:
-                pytest.skip("PostgreSQL 14 does not notice that: the table is read again")
+    with psycopg.connect(any_captured.database.url) as connection:
+        # PostgreSQL 14 does not notice an attachment: the table is read again.
+        is_missed = ATTACH in statements and connection.info.server_version < 150_000
     with any_captured.streaming() as (source, reader):
         found = []
         for statement in ("insert into apples values (201)", *statements):
@@ -246,6 +245,7 @@ def test_a_table_whose_rows_are_all_in_the_log_goes_on(
         found += source.watch(any_captured.tables)
         reader.read_to(source.current())
         found += source.watch(any_captured.tables)
-    assert faults(reader.chunks) == differing(reader.chunks) == []
-    assert [f for f in found if f.check == DIFFERS] == []
+    differs = [*differing(reader.chunks), *(f for f in found if f.check == DIFFERS)]
+    assert faults(reader.chunks) == []
+    assert bool(differs) == is_missed
     assert told(events(reader.chunks))[-1][:2] == (Marker.INSERT, 250)

@@ -37,16 +37,16 @@ def bounds_of(column: str, kind: str, expression: str) -> ColumnBounds | None:
     expression: as PostgreSQL prints it, with dates in ISO and times in UTC.
     """
     found = _BOUNDS.fullmatch(expression)
+    if found is None:
+        return None
     form = _WHOLE_NUMBER if kind.startswith("int") else _DAY if kind == "date" else _MOMENT
     ends: list[str | None] = []
-    for text, without in zip(
-        found.groups() if found else (), ("MINVALUE", "MAXVALUE"), strict=False
-    ):
+    for text, unbounded in zip(found.groups(), ("MINVALUE", "MAXVALUE"), strict=True):
         value = form.fullmatch(text)
-        if value is None and text != without:
+        if value is None and text != unbounded:
             return None
         ends.append(value[1] if value else None)
-    return ColumnBounds(column, *ends) if ends else None
+    return ColumnBounds(column, *ends)
 
 
 def within(known: Known, look: TableLook, replaced: Mapping[int, Leaf]) -> tuple[ColumnBounds, ...]:
