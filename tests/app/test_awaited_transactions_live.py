@@ -119,6 +119,39 @@ def test_a_prepared_transaction_is_told_while_the_first_snapshot_waits(
         evolving.check(table)
 
 
+@pytest.mark.parametrize("is_once", [False, True])
+def test_a_capture_that_waits_for_a_snapshot_ends_when_it_is_stopped(
+    evolving: EvolvingDatabase, prepared: str, *, is_once: bool
+) -> None:
+    assert prepared
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        with closing(evolving.new_capture(stop=stop)) as capture:
+            try:
+                if is_once:
+                    capture.open()
+                    capture.once()
+                else:
+                    capture.run()
+            except BaseException as error:  # noqa: BLE001
+                failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    until(lambda: awaited(evolving) is not None)
+    stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert failed == []
+    slots = evolving.database.sql.execute("select count(*) from pg_replication_slots")
+    assert slots.fetchone() == (0,)
+    end_prepared(evolving)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
 def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream(
     evolving: EvolvingDatabase,
 ) -> None:

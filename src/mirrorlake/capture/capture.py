@@ -102,7 +102,7 @@ class Capture:
         self._findings = Findings()
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
-        self._outages = Outages(records, clock)
+        self._outages = Outages(records, clock, self._stop)
         self.loop: CaptureLoop | None = None
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, self._lost)
@@ -139,11 +139,16 @@ class Capture:
                 self._interrupted(error, RETRY_SECONDS)
                 self._disconnect()
                 self._rest(RETRY_SECONDS)
+            except SourceUnavailable:
+                if not self._stop.is_set():
+                    raise
         self._outages.resumed()
 
     def once(self) -> None:
         """Land everything that was committed when this was called, and complete the backfills
         that were requested."""
+        if self.loop is None:  # it was stopped before it was open
+            return
         self._catch_up()
         if not self._stop.is_set() and self._replaced(self._source.discover()):
             self._disconnect()
@@ -178,6 +183,8 @@ class Capture:
                     self._watch()
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
+                if self._stop.is_set():
+                    break
                 if not self._has_answered:
                     raise
                 self._waiting(error)

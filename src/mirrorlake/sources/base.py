@@ -249,6 +249,10 @@ class Pulse(Protocol):
         that is unknown."""
         ...
 
+    def stop_waiting(self) -> None:
+        """Let who waits for the beginning of a snapshot get SourceUnavailable."""
+        ...
+
     def give_up(self) -> None:
         """End the connections of the source on which its threads may wait without an end: they get
         SourceUnavailable."""

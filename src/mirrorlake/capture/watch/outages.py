@@ -39,8 +39,9 @@ GIVE_UP_SECONDS = 10.0
 class Outages:
     """For the thread that captures, which calls everything here, and the one that looks."""
 
-    def __init__(self, records: Records, clock: Clock) -> None:
-        self._records, self._clock = records, clock
+    def __init__(self, records: Records, clock: Clock, stop: threading.Event) -> None:
+        """stop: ends the capture."""
+        self._records, self._clock, self._stop = records, clock, stop
         self._lock = threading.Lock()
         self._since: datetime | None = None  # it does not answer
         self._silence: SourceUnavailable | None = None  # what the thread that looks has found
@@ -97,6 +98,8 @@ class Outages:
                     awaited = pulse.awaited()
                 except SourceUnavailable as error:
                     silence, pause = error, LOOK_SECONDS
+                if awaited is not None and self._stop.is_set():
+                    pulse.stop_waiting()
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return

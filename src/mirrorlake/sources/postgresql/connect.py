@@ -92,7 +92,7 @@ class OpenConnections:
         self._lock = threading.Lock()
         self.heard = -inf
         """When data last came on one of them, in monotonic seconds: of those that copy tables."""
-        self._making: dict[int, float] = {}  # slots: since when, by server process
+        self._making: dict[int, tuple[Connection, float]] = {}  # slots: since when, by process
 
     def add(self, connection: Connection) -> Connection:
         with self._lock:
@@ -103,7 +103,7 @@ class OpenConnections:
     def making_slot(self, connection: Connection) -> Iterator[None]:
         """A slot is made on this connection, for which the server may wait without an end."""
         process = connection.info.backend_pid
-        self._making[process] = time.monotonic()
+        self._making[process] = connection, time.monotonic()
         try:
             yield
         finally:
@@ -112,7 +112,13 @@ class OpenConnections:
     def waiting(self, seconds: float) -> list[int]:
         """The server processes that have been making a slot for so long."""
         now = time.monotonic()
-        return [process for process, since in [*self._making.items()] if now - since >= seconds]
+        return [p for p, (_, since) in [*self._making.items()] if now - since >= seconds]
+
+    def make_no_slot(self) -> None:
+        """Cancel the slots that are made. A server that still waits would keep their names."""
+        for connection, _since in [*self._making.values()]:
+            with suppress(psycopg.Error):
+                connection.cancel_safe(timeout=_ANSWER_SECONDS)
 
     def hear(self) -> None:
         """Data has come."""
@@ -206,6 +212,9 @@ class PostgresPulse:
         self._answered = time.monotonic()
         return _QUIET_SECONDS
 
+    def stop_waiting(self) -> None:
+        self._opened.make_no_slot()
+
     def give_up(self) -> None:
         self._opened.cut()
 
@@ -249,17 +258,20 @@ def _rows(result: pq.abc.PGresult) -> list[dict[str, str | None]]:
     ]
 
 
-def _results(connection: Connection, seconds: float) -> list[pq.abc.PGresult]:
-    """The results of what was sent, if they come in time; otherwise psycopg.OperationalError."""
-    server, until = connection.pgconn, time.monotonic() + seconds
+def _results(connection: Connection, seconds: float | None) -> list[pq.abc.PGresult]:
+    """The results of what was sent, if they come in time; otherwise psycopg.OperationalError. None
+    waits without an end."""
+    server, until = connection.pgconn, time.monotonic() + (seconds or inf)
     while server.is_busy():
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([server.socket], [], [], left)[0]:
+        left = None if seconds is None else max(until - time.monotonic(), 0)
+        if not select.select([server.socket], [], [], left)[0]:
             raise psycopg.OperationalError("no answer came in time")
         server.consume_input()
     results = []
     while (result := server.get_result()) is not None:
         results.append(result)
+        if result.status == pq.ExecStatus.COPY_BOTH:  # what follows is no result
+            break
     return results
 
 
@@ -291,7 +303,9 @@ def _has_no_encoding(connection: Connection) -> bool:
 def simple_query(connection: Connection, query: str) -> list[dict[str, str | None]]:
     """Run a replication command. Returns its rows as texts by column name."""
     with translated():
-        result = connection.pgconn.exec_(query.encode())
+        # Python waits, and not libpq: signals are handled meanwhile.
+        connection.pgconn.send_query(query.encode())
+        (result,) = _results(connection, None)
         if result.status not in _SUCCESS:
             raise _error_of(result)
     return _rows(result)

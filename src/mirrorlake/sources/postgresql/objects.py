@@ -93,7 +93,9 @@ class PostgresObjects:
                 raise PrerequisiteMissing(
                     f"replication slot {settings.slot} is in use by process {state.active_pid}",
                     where="PostgreSQL",
-                    hint="Choose another name in source.slot.",
+                    hint="Choose another name in source.slot. What a killed mirrorlake has left "
+                    "ends with the transaction for which it waits, or by `select "
+                    f"pg_terminate_backend({state.active_pid})`.",
                 )
             if beyond is not None:
                 history.reach(connection, beyond)
