@@ -173,6 +173,30 @@ def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream
     evolving.check("apples")
 
 
+def test_a_repair_that_waits_tells_for_what(evolving: EvolvingDatabase) -> None:
+    evolving.begin(APPLES, "create table log (id int primary key)")
+    gid = f"forgotten {evolving.database.name}"
+    evolving.run("begin; insert into log values (1)", f"prepare transaction '{gid}'")
+    evolving.run(SECRET, f"select pg_drop_replication_slot('{evolving.made}')")
+
+    def repair() -> None:
+        with closing(evolving.new_capture()) as capture:
+            capture.repair().done(())
+
+    thread = threading.Thread(target=repair)
+    thread.start()
+    try:
+        until(lambda: awaited(evolving) is not None)
+    finally:
+        evolving.run(f"commit prepared '{gid}'")
+        thread.join()
+    assert awaited(evolving) is None
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "log"):
+        evolving.check(table)
+
+
 @pytest.mark.full
 def test_an_open_transaction_is_told_by_its_session(evolving: EvolvingDatabase) -> None:
     evolving.run(APPLES)

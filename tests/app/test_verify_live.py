@@ -16,16 +16,19 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.verification.verify import Verification, VerifiedTable, VerifySettings, verify
 from mirrorlake.apply.engine import Engine
 from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.capture.watch.snapshot_waits import SNAPSHOT_WAITS
 from mirrorlake.config import Project, load
 from mirrorlake.delta.file_cache import cache
 from mirrorlake.errors import NotReached, UsageError
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.postgresql import connect
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.store import Store
@@ -424,6 +427,21 @@ def test_a_table_can_be_altered_once_it_is_compared(live: Live) -> None:
         found = Mirror(live.project).verify(progress=alter)
     assert altered
     assert found.is_equal, found.facts()
+
+
+def test_a_transaction_that_does_not_end_is_waited_for_as_long_as_is_allowed(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "WAIT_SECONDS", 0.5)
+    with psycopg.connect(live.database.url) as other, capture_logs() as logs:
+        other.execute("delete from words")
+        with pytest.raises(NotReached, match="took no snapshot in time"):
+            Mirror(live.project).verify(timeout=2)
+        process = f"process {other.info.backend_pid}"
+        other.rollback()
+    (told,) = (entry for entry in logs if entry["event"] == SNAPSHOT_WAITS)
+    assert process in told["transaction"]
+    assert live.verify("public.words")["public.words"].is_equal
 
 
 def damage(live: Live) -> None:

@@ -218,8 +218,12 @@ class Capture:
     def _leased(self) -> Iterator[None]:
         self._begin()
         self._keep_names()
-        with self._renewing():
-            yield
+        self._outages.watch(self._source.pulse())
+        try:
+            with self._renewing():
+                yield
+        finally:
+            self._outages.unwatch()
 
     def _begin(self) -> None:
         """What is done once, before the first request to the source."""

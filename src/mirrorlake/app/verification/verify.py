@@ -29,6 +29,7 @@ from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.watch.snapshot_waits import logged_waits
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.delta.workspace import LostFile, Unreachable
@@ -36,7 +37,7 @@ from mirrorlake.errors import CannotBackfill, NotReached, SourceUnavailable, Tab
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import Source
+from mirrorlake.sources.base import Snapshot, Source
 from mirrorlake.sources.table import SourceTable
 
 _WAIT_SECONDS = 0.5
@@ -165,7 +166,7 @@ class _Verifying:
     def done(self, names: Sequence[str]) -> Verification:
         chosen, left_out = self._chosen(names)
         deadline = self.clock.monotonic() + self.settings.timeout
-        with closing(self.source.snapshot()) as snapshot:
+        with closing(self._snapshot(deadline)) as snapshot:
             shown = self._shown(str(snapshot.point), [str(one.table) for one in chosen], deadline)
             until = self.source.parse_point(shown.position)
             covered = [table for table in chosen if str(table.table) in shown.tables]
@@ -173,6 +174,25 @@ class _Verifying:
             rows.read_changes(self.source, lambda: self._check_time(until, deadline))
             found = [self._table(table, shown, rows) for table in chosen]
         return Verification(shown.position, shown.number, [*found, *left_out])
+
+    def _snapshot(self, deadline: float) -> Snapshot:
+        """Raises NotReached where a transaction of others does not end in time."""
+
+        def is_over() -> bool:
+            return self.clock.monotonic() > deadline or self.pause(0)
+
+        try:
+            with logged_waits(self.source.pulse(), self.clock, is_over):
+                return self.source.snapshot()
+        except SourceUnavailable as error:
+            if not is_over():
+                raise
+            raise NotReached(
+                "the source took no snapshot in time, because a transaction is open",
+                where=self.project.name,
+                hint="`mirrorlake check` names those that are open for long. Allow more time with "
+                "--timeout.",
+            ) from error
 
     def _chosen(self, names: Sequence[str]) -> tuple[list[SourceTable], list[VerifiedTable]]:
         """The named tables as the source has them now, or all; and those that cannot be compared,
