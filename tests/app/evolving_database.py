@@ -73,6 +73,7 @@ class EvolvingDatabase:
     ignores: bool = False
     drops: bool = False
     renames: bool = False
+    widens: bool = False
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
     selected: tuple[str, ...] = ("*.*",)
     part_bytes: int = 256 << 20
@@ -171,6 +172,7 @@ class EvolvingDatabase:
             ignores_new_columns=self.ignores,
             drops_columns=self.drops,
             renames_columns=self.renames,
+            widens_types=self.widens,
         )
         loop = ApplyLoop(self.store, engine, settings, WallClock(), reached=reached, holder="m")
         loop.open()

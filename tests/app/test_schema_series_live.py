@@ -176,9 +176,15 @@ def test_a_series_of_changes_ends_equal(
     random, number = Random(seed), next(_numbers)
     nothing = frozenset[SchemaChangeKind]()
     store = LocalStore(tmp_path / str(number))
-    drops, renames = bool(random.randrange(2)), bool(random.randrange(2))
+    drops, renames, widens = (bool(random.randrange(2)) for _ in range(3))
     evolving = EvolvingDatabase(
-        source_database, store, nothing, number=number, drops=drops, renames=renames
+        source_database,
+        store,
+        nothing,
+        number=number,
+        drops=drops,
+        renames=renames,
+        widens=widens,
     )
     series = Series(random)
     evolving.run(

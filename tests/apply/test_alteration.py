@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.delta.schema import MAPPING
+from mirrorlake.delta.lookup.key_index import MIN_ROWS
+from mirrorlake.delta.schema import MAPPING, TYPE_WIDENING
 from mirrorlake.errors import SchemaMergeFailure, UnsupportedTable
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.steps import AlterColumns, RenameColumns
@@ -174,3 +177,61 @@ def test_names_stay_without_column_mapping(table: Mirrored) -> None:
     with pytest.raises(TableFault):
         table.engine.rename_columns(step, lambda: None)
     assert table.engine.progress(table.path).schema.names == SHAPE.schema.names
+
+
+def test_a_wider_type_is_told_readers_and_leaves_the_files(table: Mirrored) -> None:
+    wider = {"id": types.LONG, "d": types.decimal(12, 3)}
+    log = TableLog(table.store.location(table.path))
+    before = set(log.snapshot().files)
+    table.engine.set_properties(table.path, {TYPE_WIDENING: "true"})
+    step = replace(altering(table, wider), widened=frozenset(wider))
+    table.engine.alter_columns(step, lambda: None)
+    assert sorted(table.rows()) == [(1, 11, None, 0.5, "b"), (3, 30, None, 1.5, "7")]
+    assert set(log.snapshot().files) == before
+    protocol = log.snapshot().protocol
+    assert "typeWidening" in protocol["readerFeatures"]
+    assert "typeWidening" in protocol["writerFeatures"]
+    assert type_changes(log) == {
+        "id": [{"fromType": "integer", "toType": "long"}],
+        "d": [{"fromType": "decimal(9,2)", "toType": "decimal(12,3)"}],
+    }
+    assert not table.engine.progress(table.path).delegated
+
+
+def test_the_types_of_rewritten_files_are_told_no_longer(table: Mirrored) -> None:
+    log = TableLog(table.store.location(table.path))
+    table.engine.set_properties(table.path, {TYPE_WIDENING: "true"})
+    wider = {"id": types.LONG, "n": types.LONG}
+    step = replace(altering(table, wider), widened=frozenset(wider))
+    table.engine.alter_columns(step, lambda: None)
+    text = replace(altering(table, {"n": types.STRING}, n="n"), number=step.number + 1)
+    table.engine.alter_columns(text, lambda: None)
+    assert [*type_changes(log)] == ["id"]
+    assert sorted(row[:2] for row in table.rows()) == [(1, "11"), (3, "30")]
+
+
+@pytest.mark.full
+def test_keys_of_a_large_file_are_found_by_their_wider_values(store: LocalStore) -> None:
+    """Its key index was built for the former type."""
+    shape = Shape.of(["id", "d"], id=types.SHORT, d=types.decimal(9, 2), n=types.INTEGER)
+    one, many = Decimal("0.25"), 3 * MIN_ROWS
+    made = Mirrored(in_process_engine(store), store, HandmadeReader(store), shape).create()
+    made.apply([insert(i % 30_000, one + i, i) for i in range(many)])
+    made.apply([update(5, one + 5, 0), delete(6, one + 6, None)])
+    wider = {"id": types.LONG, "d": types.decimal(14, 4)}
+    made.engine.set_properties(made.path, {TYPE_WIDENING: "true"})
+    step = replace(altering(made, wider), widened=frozenset(wider))
+    made.engine.alter_columns(step, lambda: None)
+    after = Shape.of(["id", "d"], **wider, n=types.INTEGER)
+    again = Mirrored(made.engine, store, made.reader, after, made.path, made.recorded)
+    again.apply([update(5, one + 5, 1), delete(7, one + 7, None), insert(2**40, one, 2)])
+    found = {row[0]: row[2] for row in again.rows() if row[1] < 10 or row[0] > many}
+    assert found == {**{i: i for i in range(10) if i not in {5, 6, 7}}, 5: 1, 2**40: 2}
+    assert len(again.rows()) == many - 1
+
+
+def type_changes(log: TableLog) -> dict[str, Any]:
+    """What the log says of columns that were widened, by column."""
+    fields = json.loads(log.snapshot().metadata["schemaString"])["fields"]
+    found = {field["name"]: field["metadata"].get("delta.typeChanges") for field in fields}
+    return {name: changes for name, changes in found.items() if changes}

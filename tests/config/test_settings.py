@@ -145,14 +145,17 @@ def test_new_columns_may_be_ignored_and_dropped_ones_dropped(tmp_path: Path) -> 
         assert not found.renames_columns
 
 
-def test_renamed_columns_may_be_renamed_in_the_table(tmp_path: Path) -> None:
-    text = "name: shop\nroot: .\nmirror: {schema_change: {rename: true}}\n"
+@pytest.mark.parametrize("name", ["drop", "rename", "widen"])
+def test_what_readers_have_to_know_is_asked_for_one_by_one(tmp_path: Path, name: str) -> None:
+    text = f"name: shop\nroot: .\nmirror: {{schema_change: {{{name}: true}}}}\n"
     found = load(write(tmp_path, text), {}).mirror
-    assert (found.renames_columns, found.drops_columns, found.stops_at) == (
-        True,
-        False,
-        frozenset(),
-    )
+    asked = {
+        "drop": found.drops_columns,
+        "rename": found.renames_columns,
+        "widen": found.widens_types,
+    }
+    assert [key for key, value in asked.items() if value] == [name]
+    assert found.stops_at == frozenset()
 
 
 @pytest.mark.parametrize("said", ["keep", "{column_dropped: ignore}", "{column_lost: stop}", "[]"])

@@ -126,6 +126,7 @@ class Situation:
     ignores: bool = False
     drops: bool = False
     renames: bool = False
+    widens: bool = False
     soft: bool = False
     options: TableOptions = field(default_factory=TableOptions)
     platform: str = ""
@@ -154,6 +155,7 @@ class Situation:
                 ignores_new_columns=self.ignores,
                 drops_columns=self.drops,
                 renames_columns=self.renames,
+                widens_types=self.widens,
                 soft_deletes=self.soft,
                 tables={str(TABLE): self.options},
             ),

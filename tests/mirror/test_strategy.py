@@ -23,6 +23,10 @@ def column(name: str = "id", *, nullable: bool = True, **metadata: Any) -> dict[
     return {"name": name, "type": "long", "nullable": nullable, "metadata": metadata}
 
 
+def widened(former: str, new: str) -> dict[str, Any]:
+    return column(**{"delta.typeChanges": [{"fromType": former, "toType": new}]})
+
+
 def table(**more: Any) -> TableFacts:
     """A table as we make it, but for what is named."""
     properties = OURS | more.pop("properties", {})
@@ -43,6 +47,11 @@ class TestTable:
     def test_so_can_a_table_with_unambiguous_partition_values(self, kind: str) -> None:
         assert table(partitions=("id",), fields=(column() | {"type": kind},)).delegated == ""
 
+    def test_so_can_a_table_whose_files_have_narrower_numbers(self) -> None:
+        features = frozenset({"typeWidening"})
+        found = table(readers=features, writers=features, fields=(widened("integer", "long"),))
+        assert (found.refused, found.delegated) == ("", "")
+
     @pytest.mark.parametrize(
         ("found", "told"),
         [
@@ -62,6 +71,7 @@ class TestTable:
             (table(properties={"delta.enableDeletionVectors": "false"}), "no deletion vectors"),
             (TableFacts(properties=OURS, fields=(column(),)), "no deletion vectors"),
             (table(fields=(column(nullable=False),)), "id is NOT NULL"),
+            (table(fields=(widened("float", "double"),)), "id was a float in some files"),
             (table(fields=(column(**{"delta.invariants": "{}"}),)), "id has an invariant"),
             (table(fields=(column(**{"delta.generationExpression": "1"}),)), "id is generated"),
             (table(fields=(column(**{"delta.identity.start": 1}),)), "id is an identity"),

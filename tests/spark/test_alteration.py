@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 
 from mirrorlake import read_feed
 from mirrorlake.apply.engine import Engine
-from mirrorlake.delta.schema import MAPPING
+from mirrorlake.delta.schema import MAPPING, TYPE_WIDENING
 from mirrorlake.mirror.steps import AddColumns, AlterColumns, RenameColumns
 from mirrorlake.model import types
 from mirrorlake.model.table import Column
@@ -26,6 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
 SHAPE = Shape.of(["id"], id=types.INTEGER, a=types.STRING, b=types.STRING, d=types.decimal(9, 2))
 OTHERS = {"b": types.STRING, "d": types.decimal(12, 3), "c": types.INTEGER}
 WIDE = Shape.of(["id"], id=types.LONG, a=types.STRING, **OTHERS)
+MANY = 1_000
 RETYPED = Shape.of(["id"], id=types.LONG, a=types.INTEGER, **OTHERS)
 
 
@@ -147,3 +152,54 @@ def test_renamed_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
         ["a", "b", "former", "id"],
     ]
     assert sum(commit.rows.num_rows for commit in pieces) == 3 + 2 + 4 + 2
+
+
+def test_widened_types_are_read_by_those_who_know_them(spark: Spark, store: LocalStore) -> None:
+    """Rows of files with the former types are found, changed and compacted with those of others."""
+    engine = spark_engine(spark, store)
+    reader = SparkReader(spark.session, store)
+    shape = Shape.of(["id"], id=types.SHORT, n=types.INTEGER, d=types.decimal(9, 2))
+    table = Mirrored(engine, store, reader, shape, "Tables/widened").create()
+    table.apply([insert(i, i, Decimal(f"{i}.25")) for i in range(MANY)])
+    table.apply([delete(7, None, None), update(8, None, Decimal("8.5"))])
+    engine.set_properties(table.path, {TYPE_WIDENING: "true"})
+    wider = {"id": types.INTEGER, "n": types.decimal(12, 2), "d": types.decimal(14, 4)}
+    step = AlterColumns(table.table, table.path, 3, {}, None, wider, widened=frozenset(wider))
+    before = engine.progress(table.path).version
+    engine.alter_columns(step, lambda: None)
+    step = replace(step, number=4, types={"id": types.LONG}, widened=frozenset({"id"}))
+    engine.alter_columns(step, lambda: None)
+    after = Shape.of(["id"], id=types.LONG, n=types.decimal(12, 2), d=types.decimal(14, 4))
+    again = Mirrored(engine, store, reader, after, table.path, recorded=2)
+    again.apply(
+        [
+            update(1, Decimal("1.5"), None),
+            delete(2, None, None),
+            insert(2**40, Decimal(7), Decimal("0.0001")),
+        ]
+    )
+    changed = {1: (1, Decimal("1.5"), None), 8: (8, None, Decimal("8.5"))}
+    expected = {
+        **{i: (i, Decimal(i), Decimal(f"{i}.25")) for i in range(MANY) if i not in {2, 7}},
+        **changed,
+        2**40: (2**40, Decimal(7), Decimal("0.0001")),
+    }
+    location = store.location(table.path)
+    by_spark = reading.rows(spark.session, location)
+    for rows in (by_spark, rows_by_duckdb(location), rows_by_view(location)):
+        assert {row[0]: row for row in rows} == expected
+    some = spark.session.read.format("delta").load(location)
+    assert [row["id"] for row in some.where("d = 0.0001 or id = 8").sort("id").collect()] == [
+        8,
+        2**40,
+    ]
+    feed = spark.session.read.format("delta").option("readChangeFeed", "true")
+    assert feed.option("startingVersion", before + 2).load(location).count() == 4
+    united = read_feed(location, from_version=0, on_schema_change="unite").to_arrow()
+    assert united.num_rows == MANY + 1 + 2 + 4
+    spark.session.sql(f"optimize delta.`{location}`")
+    again.apply([update(3, None, None)])
+    found = {row[0]: row for row in reading.rows(spark.session, location)}
+    assert found == expected | {3: (3, None, None)}
+    with pytest.raises(DeltaError, match="TypeWidening"):
+        rows_by_delta_rs(location)

@@ -67,7 +67,9 @@ class Alterer:
         if changed:  # otherwise there are no change files, and `dataChange` stays false
             actions = [_changing(action) for action in actions]
         if assigned.before != assigned.after or step.key is not None:
-            metadata = schemas.altered(described, _types(step), step.dropped, _properties(step))
+            metadata = schemas.altered(
+                described, _types(step), step.dropped, _properties(step), widened=step.widened
+            )
             actions.append(json.dumps({"metaData": metadata}))
         before_commit()
         metadata = _metadata(step, changed)
@@ -139,7 +141,9 @@ class Alterer:
         """The tasks to alter one version, of about equal size, and the new values."""
         before = schemas.parse(snapshot.metadata)
         after = schemas.parse(schemas.altered(snapshot.metadata, _types(step), step.dropped))
-        assigned = ColumnAssignment(before, after, step.copied, step.filled, step.converted)
+        assigned = ColumnAssignment(
+            before, after, step.copied, step.filled, step.converted, step.widened
+        )
         if not (assigned.copied or assigned.filled or assigned.retypes):
             return [], assigned  # dropped columns stay in the files
         files = list(snapshot.files.values())

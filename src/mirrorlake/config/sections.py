@@ -143,7 +143,8 @@ class TableSection(Section):
 class SchemaChangeSection(Section):
     """What a change of a table in the source does, per kind. drop: columns that are dropped in the
     source are dropped in the table too; rename: columns that are renamed in the source are renamed
-    in the table, and not copied. A string is a policy of all kinds."""
+    in the table, and not copied; widen: columns are widened by type widening, and files are not
+    rewritten. A string is a policy of all kinds."""
 
     column_added: Literal["evolve", "ignore", "stop"] = "evolve"
     column_dropped: Policy = "evolve"
@@ -156,6 +157,7 @@ class SchemaChangeSection(Section):
     publication_changed: Policy = "evolve"
     drop: bool = False
     rename: bool = False
+    widen: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -288,6 +290,7 @@ class ProjectFile(Section):
             ignores_new_columns=self.mirror.schema_change.column_added == "ignore",
             drops_columns=self.mirror.schema_change.drop,
             renames_columns=self.mirror.schema_change.rename,
+            widens_types=self.mirror.schema_change.widen,
             options=TableSection().options(change_feed=self.mirror.change_feed),
             tables=self._tables(path),
         )

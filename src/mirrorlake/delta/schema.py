@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.model.types import DataType
+from mirrorlake.model.types import DataType, is_wider
 
 OF_EVENTS = "mirrorlake.events"
 """The property of tables that are built from events; only these may have nested columns."""
@@ -24,10 +24,15 @@ APPLY = "mirrorlake.apply"
 
 MAPPING = "delta.columnMapping.mode"
 VECTORS = "delta.enableDeletionVectors"
+TYPE_WIDENING = "delta.enableTypeWidening"
 STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
 _WITHOUT_ZONE = re.compile(r"[^ T]+(?:[ T][0-9:.]+)?")
 """A timestamp in a partition column as delta-rs writes it, in UTC."""
 
+_TYPE_CHANGES = "delta.typeChanges"
+_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+"""Whole numbers by their types, with the digits before the point of the least decimal to which type
+widening may change them."""
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -65,6 +70,22 @@ def has_feed(properties: Mapping[str, str]) -> bool:
 def is_mapped(properties: Mapping[str, str]) -> bool:
     """Whether the columns of a table with these properties have other names in data files."""
     return properties.get(MAPPING, "none") != "none"
+
+
+def type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The types that data files have in a column besides its present one, from the first."""
+    return (field.get("metadata") or {}).get(_TYPE_CHANGES) or ()
+
+
+def may_widen(new: DataType, old: DataType) -> bool:
+    """Whether data files may keep the type `old` when their column gets the type `new`.
+
+    Not for `float`: bounds in the log have seven digits, and a reader that compares them with a
+    `double` leaves out files that contain it.
+    """
+    if old.name == "float" or not is_wider(new, old):
+        return False
+    return new.name != "decimal" or new.precision - new.scale >= _DIGITS.get(old.name, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +166,14 @@ def altered(
     dropped: Collection[str] = (),
     properties: Mapping[str, str] = MappingProxyType({}),
     names: Mapping[str, str] = MappingProxyType({}),
+    widened: Collection[str] = (),
 ) -> dict[str, Any]:
     """A metaData action with other types and names for some columns, without others, and with other
-    values of properties. types: by column name, as in the log; names: new ones by the present ones.
-    A column keeps its name in data files."""
+    values of properties. types: by column name, as in the log; names: new ones by the present ones;
+    widened: columns whose data files keep their types. A column keeps its name in data files."""
     schema = json.loads(metadata["schemaString"])
     schema["fields"] = [
-        {
-            **field,
-            "name": names.get(field["name"], field["name"]),
-            "type": types.get(field["name"], field["type"]),
-        }
+        {**_retyped(field, types, widened), "name": names.get(field["name"], field["name"])}
         for field in schema["fields"]
         if field["name"] not in dropped
     ]
@@ -165,3 +183,18 @@ def altered(
         "partitionColumns": [names.get(n, n) for n in metadata.get("partitionColumns") or ()],
         "configuration": {**(metadata.get("configuration") or {}), **properties},
     }
+
+
+def _retyped(
+    field: Mapping[str, Any], types: Mapping[str, str], widened: Collection[str]
+) -> Mapping[str, Any]:
+    """Delta protocol, "Type Widening". A type that is not widened is that of all data files."""
+    name, former = field["name"], field["type"]
+    kind = types.get(name, former)
+    if kind == former:
+        return field
+    facts = dict(field.get("metadata") or {})
+    facts.pop(_TYPE_CHANGES, None)
+    if name in widened:
+        facts[_TYPE_CHANGES] = [*type_changes(field), {"fromType": former, "toType": kind}]
+    return {**field, "type": kind, "metadata": facts}

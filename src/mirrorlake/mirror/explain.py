@@ -49,6 +49,7 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "filled": filled,
                 "types": types,
             }
+            facts |= {"widened": sorted(step.widened)} if step.widened else {}
             facts |= {"dropped": list(step.dropped)} if step.dropped else {}
             facts |= {} if step.key is None else {"key": list(step.key)}
         case SetKey():

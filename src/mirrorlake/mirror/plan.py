@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mirrorlake.delta.schema import is_mapped
+from mirrorlake.delta.schema import is_mapped, may_widen
 from mirrorlake.errors import BadFile, TableError, printable
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.parquet.reader import Inspected
@@ -280,8 +280,20 @@ def _column_steps(known: KnownTable, schema: Schema, first: Landed, facts: Inspe
     found = schemas.alteration(step, schema, present, altered, ignores=ignores)
     if found is not None:
         drops = bool(found.dropped) and known.removes_columns
-        steps.append(replace(found, maps=drops and maps and not names))
+        maps = drops and maps and not names
+        steps.append(replace(found, maps=maps, widened=_widened(known, present, found)))
     return steps
+
+
+def _widened(known: KnownTable, schema: Schema, step: AlterColumns) -> frozenset[str]:
+    """The columns that a step widens without rewriting data files: all that get another type, or
+    none, because files are rewritten with all of their columns."""
+    excepted = {*step.converted, *known.progress.partitions}
+    are_all = all(
+        may_widen(kind, schema[name].type) and name not in excepted
+        for name, kind in step.types.items()
+    )
+    return frozenset(step.types) if are_all and known.widens_types else frozenset()
 
 
 def _apply(

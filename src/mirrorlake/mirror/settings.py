@@ -64,6 +64,7 @@ class MirrorSettings:
     ignores_new_columns: bool = False
     drops_columns: bool = False  # in the table too, where its readers know column mapping
     renames_columns: bool = False  # without rewriting rows, where its readers know column mapping
+    widens_types: bool = False  # without rewriting files, by type widening
     vacuum: timedelta | None = timedelta(days=7)  # retention of files of old versions (LZ-263)
     subscription_hold: timedelta = timedelta(days=14)  # how long vacuum waits for readers (CF-187)
     subscription_warning: float = 0.25  # status warns below this part of the time left (CF-189)

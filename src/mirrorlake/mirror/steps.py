@@ -77,7 +77,8 @@ class AlterColumns:
 
     copied, filled: as in `Alteration`, with the names of existing columns of the table; types: new
     types of columns, by name; converted: columns whose values are converted to the new type where
-    possible, and NULL otherwise; dropped: columns to drop; maps: turn on column mapping first; key,
+    possible, and NULL otherwise; widened: columns that get a wider type without rewriting data
+    files, by type widening; dropped: columns to drop; maps: turn on column mapping first; key,
     whole_rows: as in `Alteration`.
     """
 
@@ -88,6 +89,7 @@ class AlterColumns:
     filled: pa.RecordBatch | None
     types: Mapping[str, DataType]
     converted: frozenset[str] = frozenset()
+    widened: frozenset[str] = frozenset()
     dropped: tuple[str, ...] = ()
     maps: bool = False
     key: tuple[str, ...] | None = None

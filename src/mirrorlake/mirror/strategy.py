@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mirrorlake.delta.log.table_log import TableSnapshot
+from mirrorlake.delta.schema import type_changes
 
 SUPPORTED_FEATURES = frozenset(
     {
@@ -24,6 +25,7 @@ SUPPORTED_FEATURES = frozenset(
         "domainMetadata",
         "inCommitTimestamp",
         "invariants",
+        "typeWidening",
         "v2Checkpoint",
         "vacuumProtocolCheck",
     }
@@ -160,6 +162,8 @@ class TableFacts:
         for column in self.fields:
             if not column["nullable"]:
                 return f"its column {column['name']} is NOT NULL"
+            if any(change.get("fromType") == "float" for change in type_changes(column)):
+                return f"its column {column['name']} was a float in some files"
             for member, check in CHECKED.items():
                 if member in (column.get("metadata") or {}):
                     return f"its column {column['name']} {check}"

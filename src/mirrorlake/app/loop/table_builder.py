@@ -10,7 +10,7 @@ import structlog
 from structlog.contextvars import bind_contextvars, get_contextvars
 
 from mirrorlake.apply.table_definitions import log_created
-from mirrorlake.delta.schema import MAPPING
+from mirrorlake.delta.schema import MAPPING, TYPE_WIDENING
 from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
@@ -70,13 +70,13 @@ class Builder:
                             self._engine.create(step)
                             log_created(step)
                     case RenameColumns():
-                        self._map(step)
+                        self._enable(step)
                         self._engine.rename_columns(step, self._before)
                         log.info(COLUMNS_RENAMED, table=str(step.table), columns=dict(step.names))
                     case AddColumns():
                         self._engine.add_columns(step)
                     case AlterColumns():
-                        self._map(step)
+                        self._enable(step)
                         self._engine.alter_columns(step, self._before)
                         log.info(COLUMNS_ALTERED, table=str(step.table), columns=step.columns)
                     case SetKey():
@@ -88,9 +88,14 @@ class Builder:
             return error
         return None
 
-    def _map(self, step: RenameColumns | AlterColumns) -> None:
-        if step.maps:
-            self._engine.set_properties(step.path, {MAPPING: "name"})
+    def _enable(self, step: RenameColumns | AlterColumns) -> None:
+        """Turn on what the readers of the table have to know."""
+        properties = {MAPPING: "name"} if step.maps else {}
+        if isinstance(step, AlterColumns) and step.widened:
+            properties[TYPE_WIDENING] = "true"
+        known = self._engine.progress(step.path).properties if properties else {}
+        if not properties.items() <= known.items():
+            self._engine.set_properties(step.path, properties)
 
     def _discard(self, step: Discard) -> None:
         try:

@@ -17,9 +17,15 @@ from mirrorlake.delta.log.first_commit import is_free
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.lookup.key_lookup import path_of
-from mirrorlake.delta.schema import is_mapped
+from mirrorlake.delta.schema import TYPE_WIDENING, is_mapped
 from mirrorlake.delta.write.commit import write_commit
-from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened, with_mapping
+from mirrorlake.delta.write.table_metadata import (
+    PROTOCOL,
+    metadata,
+    widened,
+    with_mapping,
+    with_type_widening,
+)
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable
 from mirrorlake.mirror.strategy import StrategyName
@@ -101,8 +107,13 @@ class LogTables:
         location = self._store.location(path)
         table = TableLog(location).snapshot()
         actions: list[dict[str, Any]] = [{"metaData": dict(described)}]
-        if is_mapped(described["configuration"]) and (wider := with_mapping(table.protocol)):
-            actions.insert(0, {"protocol": wider})
+        protocol = table.protocol
+        if is_mapped(described["configuration"]):
+            protocol = with_mapping(protocol) or protocol
+        if TYPE_WIDENING in described["configuration"]:
+            protocol = with_type_widening(protocol) or protocol
+        if protocol != table.protocol:
+            actions.insert(0, {"protocol": protocol})
         write_commit(location, table.version + 1, actions, operation=operation)
 
 

@@ -26,19 +26,23 @@ from mirrorlake.model.types import is_wider
 @dataclass(frozen=True, slots=True)
 class ColumnAssignment:
     """The new values of the columns of a table. before, after: its schemas; copied, filled: as in
-    `Alteration`; converted: as in `AlterColumns`."""
+    `Alteration`; converted, widened: as in `AlterColumns`."""
 
     before: TableSchema
     after: TableSchema
     copied: Mapping[str, str]
     filled: pa.RecordBatch | None
     converted: Collection[str] = ()
+    widened: Collection[str] = ()
 
     @property
     def retypes(self) -> bool:
-        """Whether a column gets another type. Dropped columns stay in the files."""
+        """Whether a column gets another type in all files. Dropped columns stay in the files."""
         before = self.before.schema
-        return any(before[column.name].type != column.type for column in self.after.schema)
+        return any(
+            before[column.name].type != column.type and column.name not in self.widened
+            for column in self.after.schema
+        )
 
     def images(self, rows: pa.Table) -> pa.Table:
         """The before images of rows, with the columns of `after`. A column whose new type cannot

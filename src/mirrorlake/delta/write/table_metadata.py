@@ -15,10 +15,23 @@ PROTOCOL = {
     "readerFeatures": ["deletionVectors", "columnMapping"],
     "writerFeatures": ["deletionVectors", "columnMapping", "changeDataFeed", "appendOnly"],
 }
-MAPPING_FEATURE = "columnMapping"
+MAPPING_FEATURE, WIDENING_FEATURE = "columnMapping", "typeWidening"
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 MODE, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 ID, PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+def with_type_widening(protocol: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The protocol of a table that begins to widen types; None when it allows that already. Only
+    for protocols that list features, as those of all tables with deletion vectors.
+
+    Delta protocol, "Type Widening" and "Table Features".
+    """
+    wider = dict(protocol)
+    for features in ("readerFeatures", "writerFeatures"):
+        if WIDENING_FEATURE not in (found := protocol[features]):
+            wider[features] = [*found, WIDENING_FEATURE]
+    return None if wider == dict(protocol) else wider
 
 
 def with_mapping(protocol: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -64,14 +64,23 @@ class KnownTable:
         """Whether columns that are renamed in the source are renamed by column mapping: the project
         wants it, the readers of the table know column mapping, and nothing but the schema names
         columns of the table."""
-        progress = self.progress
-        facts = StrategyFacts(self.settings.strategy, self.platform, progress.delegated)
         return (
             self.settings.renames_columns
             and self._has_mapping_readers
-            and choose_strategy(facts).strategy is StrategyName.DIRECT
-            and STATISTICS_COLUMNS not in progress.properties
+            and self._is_direct
+            and STATISTICS_COLUMNS not in self.progress.properties
         )
+
+    @property
+    def widens_types(self) -> bool:
+        """Whether columns are widened without rewriting data files: the project wants it, and no
+        other writer has to know of it."""
+        return self.settings.widens_types and self._is_direct
+
+    @property
+    def _is_direct(self) -> bool:
+        facts = StrategyFacts(self.settings.strategy, self.platform, self.progress.delegated)
+        return choose_strategy(facts).strategy is StrategyName.DIRECT
 
     @property
     def _has_mapping_readers(self) -> bool:

@@ -60,6 +60,7 @@ class Progress:
     unsupported: why the table cannot be written, as text.
     delegated: why only Delta can write the table, as text.
     computed: columns that Delta computes.
+    partitions: the partition columns.
     batch: the last batch, if its commit is still in the log.
     required: the columns that the first file declared non-null; in the table they are nullable
         (LZ-219).
@@ -82,6 +83,7 @@ class Progress:
     unsupported: str = ""
     delegated: str = ""
     computed: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     batch: CommittedBatch | None = None
     last: Identity | None = None
@@ -184,6 +186,7 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         unsupported=unsupported,
         delegated=facts.delegated,
         computed=facts.computed,
+        partitions=tuple(facts.partitions),
         properties=dict(snapshot.properties),
         required=tuple(json.loads(snapshot.properties.get(REQUIRED, "[]"))),
         batch=batch_of(last, info),
