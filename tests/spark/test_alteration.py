@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from operator import itemgetter
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from tests.conformance.apply.scenario import delete, insert, update
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb, rows_by_view
 from tests.histories import Shape
+from tests.reference import Row
 from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 
@@ -163,36 +165,42 @@ def test_widened_types_are_read_by_those_who_know_them(spark: Spark, store: Loca
     table.apply([insert(i, i, Decimal(f"{i}.25")) for i in range(MANY)])
     table.apply([delete(7, None, None), update(8, None, Decimal("8.5"))])
     engine.set_properties(table.path, {TYPE_WIDENING: "true"})
-    wider = {"id": types.INTEGER, "n": types.decimal(12, 2), "d": types.decimal(14, 4)}
+    wider = {"id": types.INTEGER, "n": types.LONG, "d": types.decimal(14, 2)}
     step = AlterColumns(table.table, table.path, 3, {}, None, wider, widened=frozenset(wider))
     before = engine.progress(table.path).version
     engine.alter_columns(step, lambda: None)
     step = replace(step, number=4, types={"id": types.LONG}, widened=frozenset({"id"}))
     engine.alter_columns(step, lambda: None)
-    after = Shape.of(["id"], id=types.LONG, n=types.decimal(12, 2), d=types.decimal(14, 4))
+    after = Shape.of(["id"], id=types.LONG, n=types.LONG, d=types.decimal(14, 2))
     again = Mirrored(engine, store, reader, after, table.path, recorded=2)
     again.apply(
         [
-            update(1, Decimal("1.5"), None),
+            update(1, 2**40, None),
             delete(2, None, None),
-            insert(2**40, Decimal(7), Decimal("0.0001")),
+            insert(2**40, 7, Decimal("1234567890.25")),
         ]
     )
-    changed = {1: (1, Decimal("1.5"), None), 8: (8, None, Decimal("8.5"))}
+    changed = {1: (1, 2**40, None), 8: (8, None, Decimal("8.5"))}
     expected = {
-        **{i: (i, Decimal(i), Decimal(f"{i}.25")) for i in range(MANY) if i not in {2, 7}},
+        **{i: (i, i, Decimal(f"{i}.25")) for i in range(MANY) if i not in {2, 7}},
         **changed,
-        2**40: (2**40, Decimal(7), Decimal("0.0001")),
+        2**40: (2**40, 7, Decimal("1234567890.25")),
     }
     location = store.location(table.path)
-    by_spark = reading.rows(spark.session, location)
-    for rows in (by_spark, rows_by_duckdb(location), rows_by_view(location)):
+    for rows in rows_of_each(spark, location):
         assert {row[0]: row for row in rows} == expected
-    some = spark.session.read.format("delta").load(location)
-    assert [row["id"] for row in some.where("d = 0.0001 or id = 8").sort("id").collect()] == [
-        8,
-        2**40,
-    ]
+    conditions = {
+        "id > 998.5": lambda row: row[0] > 998,
+        "id <> 4294967297 and n < 4294967298": lambda row: row[1] is not None and row[1] < 2**32,
+        "n >= 4294967297 or n in (3, 1099511627777)": lambda row: row[1] in {3, 2**40},
+        "d between 8.3 and 9.255": lambda row: row[2] and Decimal(8) < row[2] < Decimal(10),
+        "d > 1234567890": lambda row: row[2] and row[2] > 1234567890,
+    }
+    for condition, holds in conditions.items():
+        wanted = sorted((row for row in expected.values() if holds(row)), key=itemgetter(0))
+        assert wanted
+        for rows in rows_of_each(spark, location, condition):
+            assert sorted(rows, key=itemgetter(0)) == wanted, condition
     feed = spark.session.read.format("delta").option("readChangeFeed", "true")
     assert feed.option("startingVersion", before + 2).load(location).count() == 4
     united = read_feed(location, from_version=0, on_schema_change="unite").to_arrow()
@@ -203,3 +211,10 @@ def test_widened_types_are_read_by_those_who_know_them(spark: Spark, store: Loca
     assert found == expected | {3: (3, None, None)}
     with pytest.raises(DeltaError, match="TypeWidening"):
         rows_by_delta_rs(location)
+
+
+def rows_of_each(spark: Spark, location: str, condition: str = "true") -> list[list[Row]]:
+    """The rows of a table by each reader that knows its features."""
+    found = spark.session.read.format("delta").load(location).where(condition)
+    by_spark = [tuple(row) for row in found.collect()]
+    return [by_spark, rows_by_duckdb(location, condition), rows_by_view(location, condition)]

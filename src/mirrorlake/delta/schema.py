@@ -30,9 +30,7 @@ _WITHOUT_ZONE = re.compile(r"[^ T]+(?:[ T][0-9:.]+)?")
 """A timestamp in a partition column as delta-rs writes it, in UTC."""
 
 _TYPE_CHANGES = "delta.typeChanges"
-_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
-"""Whole numbers by their types, with the digits before the point of the least decimal to which type
-widening may change them."""
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -78,14 +76,16 @@ def type_changes(field: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def may_widen(new: DataType, old: DataType) -> bool:
-    """Whether data files may keep the type `old` when their column gets the type `new`.
+    """Whether data files may keep the type `old` when their column gets the type `new`: among whole
+    numbers, and among decimals with as many places.
 
-    Not for `float`: bounds in the log have seven digits, and a reader that compares them with a
-    `double` leaves out files that contain it.
+    The protocol allows more, but readers are wrong there. The bounds of a `float` in the log have
+    seven digits, and Delta leaves out files by comparing them with a `double`; DuckDB rounds what
+    it looks for to the places that a file has.
     """
-    if old.name == "float" or not is_wider(new, old):
-        return False
-    return new.name != "decimal" or new.precision - new.scale >= _DIGITS.get(old.name, 0)
+    if "decimal" in {new.name, old.name}:
+        return new.name == old.name and new.scale == old.scale and is_wider(new, old)
+    return {new.name, old.name} <= _WHOLE and is_wider(new, old)
 
 
 @dataclass(frozen=True, slots=True)

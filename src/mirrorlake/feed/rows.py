@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -109,11 +110,24 @@ def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str])
 
 
 def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
-    """The rows with these values, given as texts, in these columns. Raises ValueError."""
+    """The rows with these values, given as texts, in these columns. Raises ValueError.
+
+    None has a number for which the column has no room: perhaps it had a narrower type then.
+    """
     for name, text in values.items():
-        value = pa.array([text], pa.string()).cast(rows[name].type)[0]
+        kind = rows[name].type
+        try:
+            value = pa.array([text], pa.string()).cast(kind)[0]
+        except ValueError:
+            if not ((pa.types.is_integer(kind) or pa.types.is_decimal(kind)) and _is_number(text)):
+                raise
+            return rows.slice(0, 0)
         rows = rows.filter(pc.equal(rows[name], value))
     return rows
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", text) is not None
 
 
 def _pairs(rows: pa.Table, key: Sequence[str], kinds: np.ndarray, old: str, new: str) -> np.ndarray:

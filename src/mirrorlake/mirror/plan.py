@@ -281,14 +281,17 @@ def _column_steps(known: KnownTable, schema: Schema, first: Landed, facts: Inspe
     if found is not None:
         drops = bool(found.dropped) and known.removes_columns
         maps = drops and maps and not names
-        steps.append(replace(found, maps=maps, widened=_widened(known, present, found)))
+        steps.append(replace(found, maps=maps, widened=_widened(known, present, found, names)))
     return steps
 
 
-def _widened(known: KnownTable, schema: Schema, step: AlterColumns) -> frozenset[str]:
+def _widened(
+    known: KnownTable, schema: Schema, step: AlterColumns, names: Mapping[str, str]
+) -> frozenset[str]:
     """The columns that a step widens without rewriting data files: all that get another type, or
-    none, because files are rewritten with all of their columns."""
-    excepted = {*step.converted, *known.progress.partitions}
+    none, because files are rewritten with all of their columns. names: new ones, by those of the
+    table, which `schema` has already."""
+    excepted = {*step.converted, *(names.get(n, n) for n in known.progress.partitions)}
     are_all = all(
         may_widen(kind, schema[name].type) and name not in excepted
         for name, kind in step.types.items()
