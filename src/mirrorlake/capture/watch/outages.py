@@ -98,8 +98,8 @@ class Outages:
                     awaited = pulse.awaited()
                 except SourceUnavailable as error:
                     silence, pause = error, LOOK_SECONDS
-                if awaited is not None and self._stop.is_set():
-                    pulse.stop_waiting()
+                if self._stop.is_set():
+                    pulse.stop_waiting()  # the thread that captures looks at nothing else meanwhile
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return
