@@ -21,6 +21,7 @@ from mirrorlake.capture.record import Records, SnapshotWait
 from mirrorlake.capture.watch.snapshot_waits import SNAPSHOT_WAIT_ENDED, SNAPSHOT_WAITS
 from mirrorlake.cli.status import show_status
 from mirrorlake.config import Project
+from mirrorlake.errors import SourceUnavailable
 from mirrorlake.sources.postgresql import connect
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conformance.scene import until
@@ -144,9 +145,30 @@ def test_a_capture_that_waits_for_a_snapshot_ends_when_it_is_stopped(
     thread.join(20)
     assert not thread.is_alive()
     assert failed == []
-    slots = evolving.database.sql.execute("select count(*) from pg_replication_slots")
-    assert slots.fetchone() == (0,)
+    made = "select from pg_replication_slots where slot_name = %s"
+    assert evolving.database.sql.execute(made, [evolving.made]).fetchall() == []
     end_prepared(evolving)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+def test_a_source_that_goes_away_while_capture_is_stopped_is_no_error(
+    evolving: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evolving.begin(APPLES)
+    stop = threading.Event()
+    with closing(evolving.new_capture(stop=stop)) as capture:
+
+        def step(_wait: float) -> bool:
+            stop.set()
+            terminate = "select pg_terminate_backend(active_pid) from pg_replication_slots"
+            evolving.run(f"{terminate} where slot_name = '{evolving.made}'")
+            raise SourceUnavailable("it is gone")
+
+        evolving.run("insert into apples values (1)")
+        monkeypatch.setattr(capture, "step", step)
+        capture.run()
     evolving.capture()
     evolving.apply()
     evolving.check("apples")

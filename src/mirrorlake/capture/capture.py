@@ -142,6 +142,7 @@ class Capture:
             except SourceUnavailable:
                 if not self._stop.is_set():
                     raise
+                self._disconnect()
         self._outages.resumed()
 
     def once(self) -> None:
@@ -184,6 +185,7 @@ class Capture:
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
                 if self._stop.is_set():
+                    self._disconnect()
                     break
                 if not self._has_answered:
                     raise
