@@ -26,6 +26,7 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.arrow import arrow_type
@@ -237,6 +238,10 @@ class EvolvingDatabase:
         assert Counter(tuple(map(like, row)) for row in played) == Counter(
             tuple(map(like, row)) for row in there
         )
+
+    def data_files(self, table: str) -> set[str]:
+        """The names of the data files of the newest version of a mirrored table."""
+        return set(TableLog(self.store.location(f"Tables/public/{table}")).snapshot().files)
 
     def played(self, table: str) -> list[tuple[Any, ...]]:
         """The rows to which the feed leads from version 0, whatever its columns were meanwhile. A

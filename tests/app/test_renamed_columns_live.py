@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
@@ -30,11 +29,6 @@ def renaming(database: Database, store: LocalStore) -> EvolvingDatabase:
     evolving = EvolvingDatabase(database, store, renames=True)
     evolving.begin(*APPLES)
     return evolving
-
-
-def data_files(evolving: EvolvingDatabase) -> set[str]:
-    location = evolving.store.location("Tables/public/apples")
-    return set(TableLog(location).snapshot().files)
 
 
 KEY = ("alter table apples rename id to code", "update apples set code = code + 50 where code = 2")
@@ -68,14 +62,14 @@ def test_a_table_is_equal_after_its_columns_were_renamed(
 
 
 def test_no_row_is_rewritten_and_the_feed_has_none(renaming: EvolvingDatabase) -> None:
-    before = data_files(renaming)
+    before = renaming.data_files("apples")
     renaming.run(EXCHANGE, "alter table apples rename note to remark")
     renaming.run("insert into apples (id, remark) values (4, 'd')")
     renaming.capture()
     renaming.apply()
     renaming.check("apples")
     assert renaming.columns("apples") == ["id", "weight", "size", "remark"]
-    assert before < data_files(renaming)
+    assert before < renaming.data_files("apples")
     feed = renaming.reader.feed("Tables/public/apples")
     assert [kind for kind, _row in feed[max(feed)]] == ["insert"]
     assert len(feed) == 2

@@ -99,7 +99,7 @@ class Outages:
                 except SourceUnavailable as error:
                     silence, pause = error, LOOK_SECONDS
                 if self._stop.is_set():
-                    pulse.stop_waiting()  # the thread that captures looks at nothing else meanwhile
+                    pulse.stop_waiting()  # who waits for a snapshot does not look at `stop`
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return

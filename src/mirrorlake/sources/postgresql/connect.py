@@ -258,12 +258,11 @@ def _rows(result: pq.abc.PGresult) -> list[dict[str, str | None]]:
     ]
 
 
-def _results(connection: Connection, seconds: float | None) -> list[pq.abc.PGresult]:
-    """The results of what was sent, if they come in time; otherwise psycopg.OperationalError. None
-    waits without an end."""
-    server, until = connection.pgconn, time.monotonic() + (seconds or inf)
+def _results(connection: Connection, seconds: float = inf) -> list[pq.abc.PGresult]:
+    """The results of what was sent, if they come in time; otherwise psycopg.OperationalError."""
+    server, until = connection.pgconn, time.monotonic() + seconds
     while server.is_busy():
-        left = None if seconds is None else max(until - time.monotonic(), 0)
+        left = None if seconds == inf else max(until - time.monotonic(), 0.0)
         if not select.select([server.socket], [], [], left)[0]:
             raise psycopg.OperationalError("no answer came in time")
         server.consume_input()
@@ -305,7 +304,7 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
     with translated():
         # Python waits, and not libpq: signals are handled meanwhile.
         connection.pgconn.send_query(query.encode())
-        (result,) = _results(connection, None)
+        (result,) = _results(connection)
         if result.status not in _SUCCESS:
             raise _error_of(result)
     return _rows(result)
