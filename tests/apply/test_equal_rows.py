@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.task import batch
+from mirrorlake.apply.task import backfill_chunk, batch
+from mirrorlake.apply.task.equal_rows import without_equal_rows
+from mirrorlake.delta.lookup import key_range, row_cache
+from mirrorlake.delta.write import data_files
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -33,6 +40,7 @@ VALUES: dict[str, list[Any]] = {
     "double": [None, 0.0, -0.0, float("nan")],
 }
 Landed = list[tuple[Marker, Row]]
+Numbered = tuple[int, int]
 
 
 @st.composite
@@ -68,15 +76,31 @@ def landings(draw: st.DrawFn) -> tuple[Shape, list[Landed], Landed]:
 
 @pytest.mark.clause("CF-144")
 @settings(max_examples=tries(60), deadline=None)
-@given(drawn=landings())
-def test_comparing_first_gives_the_same_rows_and_the_same_feed(drawn) -> None:
+@given(
+    drawn=landings(),
+    blocks=st.tuples(st.integers(1, 5), st.integers(1, 5), st.sampled_from([0, 1 << 20])),
+)
+def test_comparing_first_gives_the_same_rows_and_the_same_feed(drawn, blocks) -> None:
     shape, files, landed = drawn
-    assert played(shape, files, landed, compared=1_000) == played(shape, files, landed, compared=0)
+    compared = played(shape, files, landed, blocks, compared=1_000)
+    assert compared == played(shape, files, landed, compared=0)
 
 
-def played(shape: Shape, files: list[Landed], landed: Landed, *, compared: int) -> object:
+def played(
+    shape: Shape,
+    files: list[Landed],
+    landed: Landed,
+    blocks: tuple[int, int, int] = (100, 100, 0),
+    *,
+    compared: int,
+) -> object:
+    """blocks: rows of a landed block and of an existing one, and the size of a small file."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "ROWS_COMPARED", compared)
+        patch.setattr(backfill_chunk, "ROWS_COMPARED", compared)
+        patch.setattr(bounded, "BLOCK_ROWS", blocks[0])
+        patch.setattr(row_cache, "GROUP_BLOCK", blocks[1])
+        patch.setattr(data_files, "ROW_GROUP", 3)
+        patch.setattr(key_range, "SMALL", blocks[2])
         store = LocalStore(Path(folder))
         reader = HandmadeReader(store)
         table = Mirrored(in_process_engine(store), store, reader, shape).create()
@@ -91,6 +115,62 @@ def played(shape: Shape, files: list[Landed], landed: Landed, *, compared: int) 
             rows,
             {repr(row): n for row, n in table.feed(outcome.version).items()},
         )
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> tuple[list[list[Numbered]], list[list[Numbered]]]:
+    """A chunk and what the table has, as keys with values, in blocks. Most of it is equal and in
+    the order of the keys."""
+    keys = sorted(draw(st.sets(st.integers(0, 9))))
+    landed = [(key, 0) for key in keys if draw(st.integers(0, 9))]
+    existing = [(key, int(draw(st.integers(0, 9)) == 0)) for key in keys if draw(st.integers(0, 9))]
+    for _time in range(draw(st.integers(0, 3))):
+        if existing and draw(st.booleans()):  # moved, as an updated row is
+            existing.append(existing.pop(draw(st.integers(0, len(existing) - 1))))
+        elif existing:  # there twice
+            existing.append(existing[draw(st.integers(0, len(existing) - 1))])
+    landed += [(key, 0) for key in draw(st.lists(st.integers(0, 9), max_size=3))]
+    return in_blocks(draw, landed), in_blocks(draw, existing)
+
+
+def in_blocks(draw: st.DrawFn, rows: list[Numbered]) -> list[list[Numbered]]:
+    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=6)))
+    ends = [0, *cuts, len(rows)]
+    return [rows[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
+@pytest.mark.clause("CF-144")
+@settings(max_examples=tries(300))
+@given(drawn=sides())
+def test_only_equal_rows_of_keys_that_are_there_once_are_omitted(drawn) -> None:
+    landed, existing = drawn
+    found = without_equal_rows(map(landed_rows, landed), map(as_table, existing), ["id"])
+    chunk, stored = list(itertools.chain(*landed)), list(itertools.chain(*existing))
+    single = {key for key, n in Counter(key for key, _value in stored).items() if n == 1}
+    if found is None:
+        assert len(single) < len({key for key, _value in stored})
+        return
+    ascending = 1
+    while ascending < len(chunk) and chunk[ascending][0] > chunk[ascending - 1][0]:
+        ascending += 1
+    omitted = {row for row in chunk[:ascending] if row in stored and row[0] in single}
+    assert as_pairs(found.existing) == Counter(row for row in stored if row not in omitted)
+    later = [row for index, row in enumerate(chunk) if index >= ascending or row not in omitted]
+    assert list(zip(*found.landed.data.to_pydict().values(), strict=True)) == later
+
+
+def as_table(rows: list[Numbered]) -> pa.Table:
+    ids, values = (pa.array([row[i] for row in rows], pa.int64()) for i in (0, 1))
+    return pa.table({"id": ids, "value": values})
+
+
+def as_pairs(rows: pa.Table) -> Counter[Numbered]:
+    return Counter(zip(*rows.to_pydict().values(), strict=True))
+
+
+def landed_rows(rows: list[Numbered]) -> Rows:
+    marker = pa.array([int(Marker.UPSERT)] * len(rows), pa.int8())
+    return Rows(as_table(rows), marker, None, ("id", "value"))
 
 
 def test_a_chunk_of_equal_rows_is_neither_folded_nor_looked_up(

@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
-from mirrorlake.apply.task.equal_rows import without_equal_rows
+from mirrorlake.apply.task.backfill_chunk import read_chunk
 from mirrorlake.apply.task.errors import missing_base_row, table_error
 from mirrorlake.apply.task.existing_deletes import existing_deletes
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
 from mirrorlake.apply.task.ready_files import TakenFile, take_file
-from mirrorlake.delta.lookup.key_range import keys_between, overlapping, rows_between
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
@@ -33,11 +32,6 @@ from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.storage.options import ObjectOptions
-
-ROWS_COMPARED = 4
-"""Number of existing rows per row of a backfill chunk up to which they are read as a whole, to be
-compared before the batch is folded. Otherwise most of the rows in its range are deleted, or its
-table has large row groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +144,7 @@ def _apply(task: BatchTask) -> BatchResult:
     schema = task.rows.schema
     with open_workspace(task.location, task.options) as table:
         taken = _taken(task, table.folder) if task.takes else {}
-        files = [
-            (landed.name, task.rows.read(landed)) for landed in task.landed if landed not in taken
-        ]
-        net = _net(task, files, table)
+        net, read = _net(task, [landed for landed in task.landed if landed not in taken], table)
         done = rewrite(
             table.folder,
             task.files,
@@ -166,7 +157,7 @@ def _apply(task: BatchTask) -> BatchResult:
         )
         actions = [*({"add": file.add} for file in taken.values()), *done.actions]
         table.upload(actions)
-    read = iter([by_marker(rows.marker) for _name, rows in files])
+    untaken = iter(read)
     return BatchResult(
         as_texts(actions),
         Counts(
@@ -176,7 +167,7 @@ def _apply(task: BatchTask) -> BatchResult:
             done.duplicates,
         ),
         read=tuple(
-            (taken[landed].rows, 0, 0, 0) if landed in taken else next(read)
+            (taken[landed].rows, 0, 0, 0) if landed in taken else next(untaken)
             for landed in task.landed
         ),
     )
@@ -189,37 +180,22 @@ def _taken(task: BatchTask, folder: Path) -> dict[LandedPath, TakenFile]:
 
 
 def _net(
-    task: BatchTask, files: Sequence[tuple[str, parquet.Rows]], table: TableWorkspace
-) -> NetChanges:
-    """The net changes of a batch. Raises TableError."""
-    schema, key = task.rows.schema, task.rows.key
-    whole = task.rows.whole_rows
-    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate, whole, task.soft)
+    task: BatchTask, landed: Sequence[LandedPath], table: TableWorkspace
+) -> tuple[NetChanges, list[Rows]]:
+    """The net changes of a batch, and the rows of each file by marker. Raises TableError."""
     if task.backfill is None:
-        return fold(batch)
-    files, present = _chunk(task, task.backfill, files, table)
-    return fold(replace(batch, files=[existing_deletes(batch, present), *files]))
+        files = [(file.name, task.rows.read(file)) for file in landed]
+        return fold(_batch(task, files)), [by_marker(rows.marker) for _name, rows in files]
+    (file,) = landed
+    chunk = read_chunk(task.rows, file, task.backfill, task.files, table)
+    batch = _batch(task, [(file.name, chunk.landed)])
+    deletes = existing_deletes(batch, chunk.existing)
+    return fold(replace(batch, files=[deletes, *batch.files])), [chunk.read]
 
 
-def _chunk(
-    task: BatchTask,
-    keys: KeyRange,
-    files: Sequence[tuple[str, parquet.Rows]],
-    table: TableWorkspace,
-) -> tuple[Sequence[tuple[str, parquet.Rows]], pa.Table]:
-    """The landed rows of a backfill chunk, which is a batch of its own, and the existing keys in
-    its range; as far as possible without rows that are equal."""
-    schema, key = task.rows.schema, task.rows.key
-    searched = overlapping(task.files, schema, key, keys)
-    table.fetch(searched)
-    ((name, landed),) = files
-    if not task.soft:
-        most = ROWS_COMPARED * landed.data.num_rows
-        existing = rows_between(table.folder, searched, schema, key, keys, most)
-        if existing is not None:
-            landed, existing = without_equal_rows(landed, existing, key)
-            return [(name, landed)], existing.select(list(key))
-    return files, keys_between(table.folder, searched, schema, key, keys)
+def _batch(task: BatchTask, files: Sequence[tuple[str, parquet.Rows]]) -> LandedBatch:
+    schema, key, whole = task.rows.schema.schema, task.rows.key, task.rows.whole_rows
+    return LandedBatch(task.table, schema, key, files, task.truncate, whole, task.soft)
 
 
 def as_texts(actions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -82,14 +82,20 @@ class LandedRows:
         self._check(landed, found)
         return replace(found, data=self._present(found.data))
 
+    def count(self, landed: LandedPath) -> int:
+        """The number of rows of a Parquet file, by its footer. Raises TableError."""
+        with self.opened(landed) as handle:
+            return parquet.inspect(handle, landed.size, table=self.table, file=landed.name).rows
+
     def read_blocks(
         self, landed: LandedPath, share: Share, only: Sequence[str] | None = None
     ) -> Iterator[parquet.Rows]:
         """The rows of a share of a Parquet file, in blocks of bounded size.
 
         only: the columns to read; the rows are then not checked. The row number of an error is
-        relative to its block. Raises TableError.
+        relative to the share. Raises TableError.
         """
+        before = 0
         with self.opened(landed) as handle:
             for found in parquet.read_blocks(
                 handle,
@@ -103,7 +109,8 @@ class LandedRows:
                 only=only,
             ):
                 if only is None:
-                    self._check(landed, found)
+                    self._check(landed, found, before)
+                before += found.data.num_rows
                 yield replace(found, data=self._present(found.data))
 
     def read_inserts(self, landed: LandedPath) -> Iterator[pa.Table]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from mirrorlake.delta import deletion_vectors, partitions, statistics
 from mirrorlake.delta.lookup.key_lookup import live_rows, path_of
-from mirrorlake.delta.lookup.row_cache import SMALL, rows_of_groups
+from mirrorlake.delta.lookup.row_cache import SMALL, blocks_of_groups
 from mirrorlake.delta.lookup.whole_files import opened
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
@@ -93,6 +94,15 @@ def _live(table: Path, add: Mapping[str, Any], count: int) -> np.ndarray | None:
     return live
 
 
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What is read of a file: the row groups of a large one, the rows of a small one."""
+
+    add: Mapping[str, Any]
+    groups: Sequence[int] = ()
+    rows: pa.Table | None = None
+
+
 def rows_between(
     table: Path,
     files: Sequence[Mapping[str, Any]],
@@ -100,26 +110,38 @@ def rows_between(
     key: Sequence[str],
     keys: KeyRange,
     most: int,
-) -> pa.Table | None:
-    """The live rows in these files with a key in the range, with all columns. Of a large file only
-    the row groups are read that can contain one. None if that were more than `most` rows."""
-    found, read = [arrow_schema(schema.schema).empty_table()], 0
+) -> Iterator[pa.Table] | None:
+    """The live rows in these files with a key in the range, with all columns: at least one block,
+    decoded when it is needed. Of a large file only the row groups are read that can contain one.
+    None if that were more than `most` rows."""
+    selected, read = [], 0
     for add in files:
         path = path_of(table, add)
         if path.stat().st_size < SMALL or key[0] in schema.partitions:
             rows = live_rows(table, add, schema)
+            selected.append(_Selected(add, rows=rows))
             read += rows.num_rows
         else:
             with opened(str(path)) as file:
                 groups = _groups_between(file, schema, key[0], keys)
                 read += sum(file.metadata.row_group(group).num_rows for group in groups)
-                if read > most:
-                    return None
-                rows = _live_of_groups(file, groups, table, add, schema)
+            selected.append(_Selected(add, groups))
         if read > most:
             return None
-        found.append(_rows_where(keys.contains(rows), rows))
-    return pa.concat_tables(found)
+    return _blocks_between(table, selected, schema, keys)
+
+
+def _blocks_between(
+    table: Path, selected: Sequence[_Selected], schema: TableSchema, keys: KeyRange
+) -> Iterator[pa.Table]:
+    yield arrow_schema(schema.schema).empty_table()
+    for part in selected:
+        if part.rows is None:
+            blocks = _live_blocks(table, part.add, part.groups, schema)
+        else:
+            blocks = iter([part.rows])
+        for rows in blocks:
+            yield _rows_where(keys.contains(rows), rows)
 
 
 def _rows_where(which: np.ndarray, rows: pa.Table) -> pa.Table:
@@ -167,18 +189,27 @@ def _may_contain(
     return not is_before and bool(KeyRange(high=high).contains(least)[0])
 
 
+def _live_blocks(
+    table: Path, add: Mapping[str, Any], groups: Sequence[int], schema: TableSchema
+) -> Iterator[pa.Table]:
+    """The live rows of some row groups of a file."""
+    with opened(str(path_of(table, add))) as file:
+        live = _live_of_groups(file, groups, table, add)
+        begin = 0
+        for rows in blocks_of_groups(file, groups, partitions.schema_of_file(add, schema)):
+            end = begin + rows.num_rows
+            yield rows if live is None else rows.filter(pa.array(live[begin:end]))
+            begin = end
+
+
 def _live_of_groups(
-    file: pq.ParquetFile,
-    groups: Sequence[int],
-    table: Path,
-    add: Mapping[str, Any],
-    schema: TableSchema,
-) -> pa.Table:
-    rows = rows_of_groups(file, groups, partitions.schema_of_file(add, schema))
+    file: pq.ParquetFile, groups: Sequence[int], table: Path, add: Mapping[str, Any]
+) -> np.ndarray | None:
+    """As `_live`, of the rows of these row groups."""
     live = _live(table, add, file.metadata.num_rows)
     if live is None:
-        return rows
+        return None
     counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     begins = np.concatenate(([0], np.cumsum(counts)))
     parts = [live[begins[group] : begins[group + 1]] for group in groups]
-    return rows.filter(pa.array(np.concatenate([np.zeros(0, bool), *parts])))
+    return np.concatenate([np.zeros(0, bool), *parts])

@@ -83,6 +83,35 @@ class Rows:
     names: tuple[str, ...]
     size: int = 0
 
+    def slice(self, begin: int, count: int | None = None) -> Rows:
+        """Some of the rows, `count` or all from `begin` on."""
+        return Rows(
+            data=self.data.slice(begin, count),
+            marker=self.marker.slice(begin, count),
+            unchanged=None if self.unchanged is None else self.unchanged.slice(begin, count),
+            names=self.names,
+        )
+
+    def filter(self, which: pa.Array) -> Rows:
+        """The rows for which it is true."""
+        return Rows(
+            data=self.data.filter(which),
+            marker=self.marker.filter(which),
+            unchanged=None if self.unchanged is None else self.unchanged.filter(which),
+            names=self.names,
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """The rows of blocks of one file, at least one."""
+        masks = [block.unchanged for block in blocks if block.unchanged is not None]
+        return cls(
+            data=pa.concat_tables([block.data for block in blocks]),
+            marker=pa.concat_arrays([block.marker for block in blocks]),
+            unchanged=pa.concat_arrays(masks) if masks else None,
+            names=blocks[0].names,
+        )
+
 
 def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     """Read the footer. Raises BadFile, UnsupportedColumn, MisspeltMarker."""
@@ -175,8 +204,8 @@ def read_blocks(
 ) -> Iterator[Rows]:
     """The rows of a share of a file in blocks of bounded size; see `read`.
 
-    Yields at least one block, which may have no rows. The row number in an error is relative to its
-    block. only: the table's columns to read, None for all; `names` lists these too.
+    Yields at least one block, which may have no rows. The row number in an error is relative to the
+    share. only: the table's columns to read, None for all; `names` lists these too.
     """
     with _understood("the file cannot be read", table, file):
         source = _source(handle, size)
@@ -185,11 +214,12 @@ def read_blocks(
         if only is not None:
             columns = _columns(parquet.schema_arrow.names, target.names, only)
             target = Schema.of([target[name] for name in only])
-        block = None
+        block, before = None, 0
         for block in bounded.read_blocks(parquet, source, most, share, columns):
             rows = pa.Table.from_batches([block])
-            found = converted(rows, target, default, table=table, file=file)
+            found = converted(rows, target, default, table=table, file=file, before=before)
             yield replace(found, size=block.nbytes)
+            before += block.num_rows
         if block is None:  # the types of an empty file may be wrong, too
             rows = parquet.schema_arrow.empty_table()
             rows = rows if columns is None else rows.select(columns)
@@ -205,8 +235,12 @@ def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[s
     ]
 
 
-def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
+def converted(
+    rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str, before: int = 0
+) -> Rows:
     """Convert rows from the types of a file to those of the table; see `read`.
+
+    before: number of rows of the file before these.
 
     Raises BadFile, BadValue, UnknownMarker.
     """
@@ -217,7 +251,7 @@ def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, fi
         schema=pa.schema([pa.field(c.name, arrow_type(c.type)) for c in target]),
     )
     if MARKER_COLUMN in rows.column_names:
-        marker = markers(contiguous(rows[MARKER_COLUMN]), table=table, file=file)
+        marker = markers(contiguous(rows[MARKER_COLUMN]), table=table, file=file, before=before)
     else:
         marker = pa.repeat(pa.scalar(int(default), pa.int8()), rows.num_rows)
     masked = UNCHANGED_COLUMN in rows.column_names
