@@ -12,6 +12,7 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.source import prerequisites
 from mirrorlake.app.status import ended
 from mirrorlake.app.stores import event_store_of, store_of
+from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.landing.sink import LandingSink
@@ -21,8 +22,12 @@ from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.storage.urls import is_url
 
 Loading = Callable[[LoadProgress], None]
+
+LOOK_SECONDS, LOOK_SECONDS_ON_OBJECTS = 0.1, 1.0
+"""Between two looks for requested backfills. On an object store, each listing is a paid request."""
 
 
 def capture_of(
@@ -43,6 +48,8 @@ def capture_of(
     for events in project.destinations:
         store = event_store_of(events)
         sinks.append(EventsSink(source, records, settings, events, store, clock, reached, progress))
+    on_objects = is_url(records.store.location(root.LANDING))
+    looks = LOOK_SECONDS_ON_OBJECTS if on_objects else LOOK_SECONDS
     return Capture(
         source,
         records,
@@ -53,6 +60,7 @@ def capture_of(
         reached=reached,
         retained=retained,
         waiting=waiting,
+        backfill=BackfillSettings(look_seconds=looks),
     )
 
 
