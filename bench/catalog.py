@@ -120,8 +120,7 @@ CATALOG: Mapping[str, Entry] = {
     "backfill": Entry(
         "5,000,000 rows read again, of which none differs, while ten other tables of 100,000 rows "
         "are changed at 1,000 rows a second",
-        "20 s of the changes; for the load Spark and PostgreSQL",
-        ONCE,
+        "20 s of the changes; one backfill; one load, with Spark and PostgreSQL",
     ),
     "many": Entry(
         "landed to readable, 1,000 tables of which 20 change each second", "10 s of the same", ONCE
