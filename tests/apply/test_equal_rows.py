@@ -122,8 +122,13 @@ def sides(draw: st.DrawFn) -> tuple[list[list[Numbered]], list[list[Numbered]]]:
     """A chunk and what the table has, as keys with values, in blocks. Most of it is equal and in
     the order of the keys."""
     keys = sorted(draw(st.sets(st.integers(0, 9))))
-    landed = [(key, 0) for key in keys if draw(st.integers(0, 9))]
-    existing = [(key, int(draw(st.integers(0, 9)) == 0)) for key in keys if draw(st.integers(0, 9))]
+    values = {key: draw(st.integers(0, 1)) for key in keys}
+    landed = [(key, values[key]) for key in keys if draw(st.integers(0, 9))]
+    existing = [
+        (key, 1 - value if draw(st.integers(0, 9)) == 0 else value)
+        for key, value in values.items()
+        if draw(st.integers(0, 9))
+    ]
     for _time in range(draw(st.integers(0, 3))):
         if existing and draw(st.booleans()):  # moved, as an updated row is
             existing.append(existing.pop(draw(st.integers(0, len(existing) - 1))))
@@ -171,6 +176,16 @@ def as_pairs(rows: pa.Table) -> Counter[Numbered]:
 def landed_rows(rows: list[Numbered]) -> Rows:
     marker = pa.array([int(Marker.UPSERT)] * len(rows), pa.int8())
     return Rows(as_table(rows), marker, None, ("id", "value"))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_rows_in_any_order_are_compared_with_those_of_their_keys(order: tuple[int, ...]) -> None:
+    chunk = [(0, 0), (1, 0), (2, 1)]
+    stored = [[(0, 0), (1, 1), (2, 1)][index] for index in order]
+    found = without_equal_rows(iter([landed_rows(chunk)]), iter([as_table(stored)]), ["id"])
+    assert found is not None
+    assert as_pairs(found.landed.data) == Counter([(1, 0)])
+    assert as_pairs(found.existing) == Counter([(1, 1)])
 
 
 def test_a_chunk_of_equal_rows_is_neither_folded_nor_looked_up(

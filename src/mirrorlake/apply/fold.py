@@ -283,7 +283,7 @@ def _resolve_unchanged(
     n = len(marker)
     base = np.full(n, -1)
     mask = _mask(batch)
-    if mask is None:
+    if mask is None or not n:
         return None, base, None
     before = _previous_nodes(batch, marker, code, np.asarray(mask.any(axis=1)))
     # Nodes 0 to n-1 are rows of the batch, node n + k is the existing row of key k.

@@ -76,15 +76,18 @@ class _Pairs:
         """Whether the rows of each pair are equal."""
         left, right = self.sides.landed.data, self.sides.existing
         names = [name for name in left.column_names if name not in {*METADATA_COLUMNS, *key}]
-        left, right = left.select(names), right.select(names)
-        if len(self.row) < left.num_rows or len(self.other) < right.num_rows:
-            left, right = taken(left, self.row), taken(right, self.other)
+        left, right = _at(left.select(names), self.row), _at(right.select(names), self.other)
         equal = np.ones(len(self.row), bool)
         for name in names:
             one, two = comparable(contiguous(left[name])), comparable(contiguous(right[name]))
             if not one.equals(two):
                 equal &= same(one, two)
         return equal
+
+
+def _at(rows: pa.Table, index: np.ndarray) -> pa.Table:
+    """The rows with these indexes; without a copy if these are all rows in their order."""
+    return rows if np.array_equal(index, np.arange(rows.num_rows)) else taken(rows, index)
 
 
 class _Ahead:
@@ -122,7 +125,8 @@ class _Ahead:
 
     def rest(self) -> Sides:
         """All rows that were not compared."""
-        existing = pa.concat_tables([self._stored, *self._existing])
+        schema = self._stored.schema
+        existing = pa.concat_tables([self._stored, *(rows.cast(schema) for rows in self._existing)])
         return Sides(Rows.joined([self._rows, *self._landed]), existing)
 
 
