@@ -266,12 +266,13 @@ class Backfills:
     def _look(self) -> None:
         """Begin the requested backfills, and end those that were requested to end."""
         self._looked, self._waiting = self._clock.monotonic(), False
+        stopped = self._jobs.stopped()
         for job in self._jobs.jobs(but=self._over):
             table = TableId.parse(job.request.table)
             mine = self._running.get(table)
             if job.state.is_over:
                 self._over.add(job.request.id)
-            elif self._jobs.is_to_stop(job):
+            elif job.request.id in stopped:
                 if mine and mine.job.request.id == job.request.id:
                     self._end(mine, BackfillJobState.STOPPED, "")
                 else:

@@ -269,9 +269,10 @@ class BackfillRecords:
             if job.request.is_whole and not job.state.is_over
         }
 
-    def is_to_stop(self, job: BackfillJob) -> bool:
+    def stopped(self) -> set[str]:
+        """The ids of those that were requested to end."""
         names = {file.name for file in self.records.store.list(self.folder).files}
-        return job.request.id + STOP in names
+        return {name.removesuffix(STOP) for name in names if name.endswith(STOP)}
 
     def write(self, job: BackfillJob) -> None:
         """Record how far a backfill is."""
