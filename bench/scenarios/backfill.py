@@ -141,6 +141,7 @@ def _backfill(plan: Plan, server: Server, sql: psycopg.Connection) -> _Backfille
 
 def _done(mirror: Mirror, table: Path) -> BackfillJob:
     """Ask for the backfill, and wait for the commit of its last chunk."""
+    before = newest(table)
     mirror.backfill(payments.TABLE)
     while True:
         (job,) = mirror.backfills()
@@ -150,19 +151,20 @@ def _done(mirror: Mirror, table: Path) -> BackfillJob:
             raise RuntimeError(f"the backfill is {job.state}")
         time.sleep(LOOK_SECONDS)
     last = {"id": job.request.id, "chunk": job.chunks}
-    while _newest_chunk(table) != last:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while all(_chunk(table, version) != last for version in range(before, newest(table) + 1)):
+        if time.monotonic() > deadline:
+            raise RuntimeError("the last chunk is not applied")
         time.sleep(LOOK_SECONDS)
     return job
 
 
-def _newest_chunk(table: Path) -> object:
-    """The backfill and the chunk that the newest commit of a table is of."""
-    commit = table / "_delta_log" / f"{newest(table):020d}.json"
+def _chunk(table: Path, version: int) -> object:
+    """The backfill and the chunk that a commit of a table is of."""
+    commit = table / "_delta_log" / f"{version:020d}.json"
     actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
-    (metadata,) = (
-        action["commitInfo"]["userMetadata"] for action in actions if "commitInfo" in action
-    )
-    return json.loads(metadata).get("backfill")
+    (info,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    return json.loads(info.get("userMetadata") or "{}").get("backfill")
 
 
 def _tables(folder: Path) -> dict[str, Path]:
