@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.app.stores import store_of
-from mirrorlake.apply.task.landed_rows import LandedRows, landed_paths
-from mirrorlake.config import Project
+from mirrorlake.app.landed_files import LandedFile, LandedFiles, NotLanded
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.statistics import records
 from mirrorlake.delta.write.append import append
@@ -27,16 +26,13 @@ from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.targets.build import Basis, TargetChanges
 from mirrorlake.feed.targets.rows import own_columns, target_columns
 from mirrorlake.feed.targets.source import PORTION_ROWS, Begin, FeedSource, Portion
-from mirrorlake.landing.metadata import NAMED
-from mirrorlake.landing.parquet.reader import Inspected, Rows
+from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.landing.parquet.unchanged import unpacked
-from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model import types
 from mirrorlake.model.change import ROW_DELETED, Marker
 from mirrorlake.model.landed import FileKind
-from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.options import ObjectOptions
 
 CHANGE, FILE, ROW = "_mirrorlake_change", "_mirrorlake_file", "_mirrorlake_row"
@@ -56,71 +52,14 @@ TRUNCATE, BACKFILL = "truncate", "backfill"
 KIND = "a change log"
 
 
-class LandedFiles:
-    """The landed files of one table, those in its cleanup folder included."""
-
-    def __init__(self, project: Project, table: TableId) -> None:
-        self._store, self._table, self._settings = store_of(project), table, project.mirror
-        settings = project.mirror
-        self._scanner = Scanner(
-            self._store, strict_text=settings.strict_text, partitions=settings.partitions
-        )
-        self._scan: TableScan | None = None
-        self._files: dict[int, Landed] = {}
-
-    def look(self) -> set[int]:
-        """Look at the folder again. Returns the numbers of the files. Raises FeedTargetError."""
-        found = [scan for scan in self._scanner.scan() if scan.table == self._table]
-        if not found:
-            raise self._refused("its folder is no longer in the landing zone", "Restore it.")
-        self._scan = found[0]
-        if self._scan.detection in NAMED:
-            raise self._refused(
-                "the files of the table have no single sequence of numbers",
-                "Remove mirror.tables.change_log for it.",
-            )
-        self._files = {one.number: one for one in (*self._scan.moved(), *self._scan.files)}
-        return set(self._files)
-
-    def rows(self, number: int, schema: TableSchema, key: Sequence[str]) -> pa.Table:
-        """The rows of a file with the columns of a change log. Raises FeedTargetError, or the
-        error of the table."""
-        try:
-            return self._rows(number, schema, key)
-        except (UnreadableFile, FileNotFoundError):
-            self.look()  # it may have been moved to the cleanup folder meanwhile
-            return self._rows(number, schema, key)
-
-    def _rows(self, number: int, schema: TableSchema, key: Sequence[str]) -> pa.Table:
-        if number not in self._files and number not in self.look():
-            raise self._refused(
-                f"landed file {number} is no longer there, so the change log would not be complete",
-                "Restore the file in the cleanup folder of the table, or delete the change log to "
-                "begin a new one. landing.retention_days says how long files are kept.",
-            )
-        landed = self._files.pop(number)  # it may be moved before it is read again
-        facts = self._scanner.inspect(self._table, landed)
-        if facts.footer is not None and facts.footer.kind is FileKind.TRUNCATE:
-            return _with_own(_one_row(schema), facts, number, [TRUNCATE])
-        metadata = self._scan.metadata if self._scan else None
-        is_upsert = metadata is not None and metadata.upsert_default
-        reader = LandedRows(
-            str(self._table),
-            schema,
-            tuple(key),
-            Marker.UPSERT if is_upsert else Marker.INSERT,
-            row_checks=self._settings.row_checks,
-            whole_rows=metadata is not None and metadata.whole_rows,
-        )
-        (path,) = landed_paths(self._store, [landed])
-        found = reader.read(path)
-        is_backfill = facts.footer is not None and facts.footer.kind is FileKind.BACKFILL
-        names = {int(one): BACKFILL if is_backfill else one.name.lower() for one in Marker}
-        kinds = [names[marker] for marker in found.marker.to_pylist()]
-        return _with_own(found.data, facts, number, kinds, _not_sent(found))
-
-    def _refused(self, what: str, hint: str) -> FeedTargetError:
-        return FeedTargetError(what, where=f"change log of {self._table}", hint=hint)
+def _rows_of(file: LandedFile, schema: TableSchema) -> pa.Table:
+    """The rows of a file with the columns of a change log."""
+    if file.rows is None:
+        return _with_own(_one_row(schema), file, [TRUNCATE])
+    is_backfill = file.kind is FileKind.BACKFILL
+    names = {int(one): BACKFILL if is_backfill else one.name.lower() for one in Marker}
+    kinds = [names[marker] for marker in file.rows.marker.to_pylist()]
+    return _with_own(file.rows.data, file, kinds, _not_sent(file.rows))
 
 
 def _one_row(schema: TableSchema) -> pa.Table:
@@ -139,19 +78,14 @@ def _not_sent(found: Rows) -> pa.Array:
 
 
 def _with_own(
-    data: pa.Table,
-    facts: Inspected,
-    number: int,
-    kinds: Sequence[str],
-    not_sent: pa.Array | None = None,
+    data: pa.Table, file: LandedFile, kinds: Sequence[str], not_sent: pa.Array | None = None
 ) -> pa.Table:
     count = data.num_rows
-    position = facts.footer.last if facts.footer else None
     own = {
         CHANGE: pa.array(kinds, pa.string()),
-        FILE: pa.repeat(pa.scalar(number, pa.int64()), count),
+        FILE: pa.repeat(pa.scalar(file.number, pa.int64()), count),
         ROW: pa.array(np.arange(1, count + 1)),
-        FILE_POSITION: pa.repeat(pa.scalar(position, pa.string()), count),
+        FILE_POSITION: pa.repeat(pa.scalar(file.position, pa.string()), count),
         UNCHANGED: not_sent if not_sent is not None else pa.nulls(count, pa.string()),
     }
     for name, values in own.items():
@@ -169,8 +103,9 @@ class ChangeLogSource(FeedSource):
     def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
         """With all files, where they are all there; otherwise behind the newest version."""
         begin = super().begin(version, from_latest=from_latest)
-        if begin.snapshot < 0 and self._landed.look() >= set(self._numbers(0)):
-            return begin
+        with self._refusals():
+            if begin.snapshot < 0 and self._landed.look() >= set(self._numbers(0)):
+                return begin
         latest = self._log.snapshot().version
         return Begin(latest, latest + 1)
 
@@ -188,8 +123,22 @@ class ChangeLogSource(FeedSource):
     def blocks(self, portion: Portion) -> Iterator[pa.Table]:
         """The rows of the files of a portion, file by file."""
         key = key_columns(self._log.snapshot().properties)
-        for number in self._numbers(portion.first, portion.last):
-            yield self._landed.rows(number, portion.schema, key)
+        with self._refusals():
+            for number in self._numbers(portion.first, portion.last):
+                yield _rows_of(self._landed.read(number, portion.schema, key), portion.schema)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except NotLanded as error:
+            raise FeedTargetError(
+                f"{error}, so the change log would not be complete",
+                where=f"change log of {self._landed.table}",
+                hint="Restore the file in the cleanup folder of the table, or delete the change log "
+                "to begin a new one. landing.retention_days says how long files are kept. Tables "
+                "whose files have no numbers have no change log.",
+            ) from error
 
     def _numbers(self, first: int, last: int | None = None) -> Iterator[int]:
         """The files that some versions applied."""

@@ -14,8 +14,9 @@ from typing import Any
 
 import structlog
 
+from mirrorlake.app.landed_files import LandedFiles
 from mirrorlake.app.stores import store_of
-from mirrorlake.app.targets.change_log import ChangeLog, ChangeLogSource, LandedFiles
+from mirrorlake.app.targets.change_log import ChangeLog, ChangeLogSource
 from mirrorlake.app.targets.functions import TargetLocation, build_of
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
