@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from mirrorlake import history, read_feed, subscribe
+from mirrorlake import Project, history, read_feed, subscribe
 from mirrorlake.app.changes.event_files import write_events
 from mirrorlake.app.changes.landing_zone import land, name_of
+from mirrorlake.app.landed_files import LandedFiles
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, SourceColumnsChanged
@@ -59,7 +60,9 @@ class Followed:
         settings = EventsSettings("s", self.folder / "events")
         key = key_columns(TableLog(self.location).snapshot().properties)
         target = LocalStore(self.folder / "events")
-        written = write_events(self.location, name_of(self.location), key, settings, target)
+        name = name_of(self.location)
+        landed = LandedFiles(Project.of_root(self.evolving.store.root), name)
+        written = write_events(self.location, name, key, settings, target, landed=landed)
         return sum(one.events for one in written)
 
     @property

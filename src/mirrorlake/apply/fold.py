@@ -71,11 +71,7 @@ def fold(batch: LandedBatch) -> NetChanges:
 
     Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow, RowNotFound.
     """
-    data = pa.concat_tables(
-        [nullable_schema(batch.schema).empty_table(), *(rows.data for _name, rows in batch.files)]
-    )
-    markers = [rows.marker.to_numpy(zero_copy_only=False) for _name, rows in batch.files]
-    marker = np.concatenate(markers) if markers else np.zeros(0, np.int8)
+    data, marker = joined(batch)
     operations = {int(m): int((marker == m).sum()) for m in Marker}
     if not batch.key:
         _check_keyless(batch)
@@ -85,7 +81,7 @@ def fold(batch: LandedBatch) -> NetChanges:
     if not partial and not marker.any() and not (batch.soft and batch.key):
         return _inserts(batch, data, operations)
     if batch.whole_rows:
-        return _balanced(batch, data, np.concatenate(markers), operations)
+        return _balanced(batch, data, marker, operations)
     coded = codes.encode(data.select(list(batch.key)))
     deletions = _Deletions(coded, marker) if batch.soft else None
     replaces = deletions.replaces if deletions else marker != Marker.INSERT
@@ -116,6 +112,26 @@ def fold(batch: LandedBatch) -> NetChanges:
         deleted=deletions.deleted if deletions else None,
         marks=marks,
     )
+
+
+def joined(batch: LandedBatch) -> tuple[pa.Table, np.ndarray]:
+    """All rows of a batch, and the marker of each; int8."""
+    data = pa.concat_tables(
+        [nullable_schema(batch.schema).empty_table(), *(rows.data for _name, rows in batch.files)]
+    )
+    markers = [rows.marker.to_numpy(zero_copy_only=False) for _name, rows in batch.files]
+    return data, np.concatenate(markers) if markers else np.zeros(0, np.int8)
+
+
+def with_unchanged_values(batch: LandedBatch) -> pa.Table:
+    """All rows of a batch, each with the values that the source did not send for it, which an
+    earlier row of the batch has to have. Raises MissingBaseRow."""
+    data, marker = joined(batch)
+    code = codes.encode(data.select(list(batch.key))).code
+    missing, _base, source = _resolve_unchanged(batch, marker, code)
+    if missing is not None and missing.any():
+        raise _missing_base(batch, int(np.argmax(missing.any(axis=1))))
+    return data if source is None else _filled(data, source)
 
 
 class _Groups:

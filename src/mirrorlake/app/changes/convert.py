@@ -1,8 +1,8 @@
 """Converts a landing zone to event files, and event files to a landing zone.
 
-Input are the changes of the tables, in which everything that only one of the two formats has is
-resolved already: values that were not sent, truncations and backfills of a landing zone, and the
-order of events.
+Input are the commits of the tables, in which everything that only one of the two formats has is
+resolved already: truncations and backfills of a landing zone, and the order of events. What a
+commit of a landing zone does not have, earlier changes of the same key, is in its landed files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any
 from mirrorlake.app.changes.event_files import unified_type, write_events
 from mirrorlake.app.changes.landing_zone import land, name_of
 from mirrorlake.app.events.status import dead_events
+from mirrorlake.app.landed_files import LandedFiles
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.events.columns import METADATA, column_name, delta_type, has_key_type
 from mirrorlake.apply.events.remembered.state import states
 from mirrorlake.capture.events.settings import EventsSettings
@@ -27,6 +29,7 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.errors import LeaseHeld, MirrorlakeError, UsageError
 from mirrorlake.events.paths import EventExtension
+from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.table.progress import MALFORMED, key_columns, unreadable
 from mirrorlake.model.change import RESERVED_PREFIX
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -87,23 +90,39 @@ def convert(
     _check_target(project, target)
     with suppress(LeaseHeld):
         mirror.apply_once()
+    names = {} if project.events else _landed_names(project)
     for table in mirror.status().tables:
         done = ConvertedTable(table.table)
         if table.version is not None:
-            done = _converted(project, table, target, extension, reached)
+            landed = LandedFiles(project, names.get(table.path, TableId.parse(table.table)))
+            done = _converted(project, table, landed, target, extension, reached)
         if done.error is None:
             done = replace(done, error=table.error)
         if table.version is not None or done.error is not None:
             yield done
 
 
+def _landed_names(project: Project) -> dict[str, TableId]:
+    """The names of tables in the landing zone, by their paths below the root."""
+    store, settings = store_of(project), project.mirror
+    scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
+    paths = TablePaths(store, settings.default_schema)
+    return {paths.of(scan): scan.table for scan in scanner.scan()}
+
+
 def general_losses(project: Project) -> list[str]:
     """What the other format cannot carry of any table."""
-    net = "earlier changes of a key in one commit of the table"
     if project.events is None:
-        place = "positions and transactions of the source: `tx_id` is the version of the table, "
-        return [net, f"{place}`lsn` the version and the number of the row"]
-    lost = [net, "stream, read times and sort keys of events"]
+        lost = [
+            "positions of the source: `lsn` is the version of the table and the number of the row"
+        ]
+        if not project.capture.metadata_columns:
+            lost.append("transactions of the source: `tx_id` is the version of the table")
+        return lost
+    lost = [
+        "earlier changes of a key in one commit of the table",
+        "stream, read times and sort keys of events",
+    ]
     if dead := dead_events(store_of(project)):
         lost.append(f"{dead:,} events that could not be applied: see mirrorlake dead-letters")
     return lost
@@ -112,6 +131,7 @@ def general_losses(project: Project) -> list[str]:
 def _converted(
     project: Project,
     table: TableStatus,
+    landed: LandedFiles,
     target: str | Path,
     extension: EventExtension,
     reached: CrashHook,
@@ -119,7 +139,7 @@ def _converted(
     """Write the changes of one table. Its errors do not stop the other tables."""
     store = store_of(project)
     location, options = store.location(table.path), store.options(table.path)
-    done = ConvertedTable(table.table)
+    done, net = ConvertedTable(table.table), 0
     try:
         found = TableLog(location, options).snapshot()
         schema, key = parse(found.metadata).schema, key_columns(found.properties)
@@ -135,16 +155,27 @@ def _converted(
                 schema_file=extension is not EventExtension.AVRO,
             )
             name = name_of(location)
-            for one in write_events(
-                location, name, key, settings, open_store(target), options=options, reached=reached
+            for written in write_events(
+                location,
+                name,
+                key,
+                settings,
+                open_store(target),
+                landed=landed,
+                options=options,
+                reached=reached,
             ):
-                done = _with(done, one.is_snapshot, one.events)
+                done = _with(done, written.is_snapshot, written.events)
+                net += written.is_lossy
         else:
             done = replace(done, lost=tuple(_lost_in_zone(project, name_of(location), key)))
-            for landed in land(location, target, options=options, reached=reached):
-                done = _with(done, landed.is_snapshot, landed.rows)
+            for one in land(location, target, options=options, reached=reached):
+                done = _with(done, one.is_snapshot, one.rows)
     except MirrorlakeError as error:
-        return replace(done, error=error.facts())
+        done = replace(done, error=error.facts())
+    if net:
+        what = f"earlier changes of keys in {net:,} commits, of which landed files are not there"
+        done = replace(done, lost=(*done.lost, NotCarried(what)))
     return done
 
 

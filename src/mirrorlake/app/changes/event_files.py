@@ -6,9 +6,10 @@ Order of effects:
     → write the changes of a commit → record its version → …
 
 After a crash a commit that was not recorded is written again, with the same names and ids. A
-snapshot that is not complete is read again at the present version, and all changes since the first
-attempt follow, so that rows that were deleted in between are deleted by them. Without a key nothing
-could delete rows that come twice: then the snapshot has to be the same.
+snapshot that is not complete is read again. If its version is no longer kept, the present one is
+read, and all changes since the first attempt follow, so that rows that were deleted in between are
+deleted by them. Without a key nothing could delete rows that come twice: then the snapshot has to
+be the same.
 """
 
 from __future__ import annotations
@@ -17,21 +18,30 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from mirrorlake.app.changes.beginning import first_version
 from mirrorlake.app.changes.followed_columns import FollowedColumns
-from mirrorlake.app.subscribe import store_of_table, subscribe, with_hint
+from mirrorlake.app.changes.landed_changes import LandedCommits
+from mirrorlake.app.changes.table_commits import (
+    TableCommit,
+    commit_of,
+    is_own,
+    marked_as_deleted,
+    milliseconds,
+    source_columns,
+    versions,
+)
+from mirrorlake.app.landed_files import LandedFiles
+from mirrorlake.app.subscribe import store_of_table, subscribe
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.delta.feed_columns import METADATA
-from mirrorlake.delta.log.history import batch_of
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError
 from mirrorlake.events import types as unified
@@ -40,16 +50,11 @@ from mirrorlake.events.paths import object_name
 from mirrorlake.events.rows import EventObject, EventRows
 from mirrorlake.events.types import EventColumn, UnifiedType
 from mirrorlake.feed.bounds import Beginning, FeedRequest
-from mirrorlake.feed.landing_rows import landing_rows
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.rows import AFTER, INSERT, kinds_of
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import FeedSnapshot
-from mirrorlake.feed.subscriptions.subscription import Delivery
 from mirrorlake.landing.parquet.reader import data_type_of
 from mirrorlake.model import types
-from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.change import MARKER_COLUMN, RESERVED_PREFIX, ROW_DELETED, Marker
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import Column, Schema, TableId
@@ -61,10 +66,11 @@ from mirrorlake.storage.store import Store
 
 FOLDER = f"{STATE}/converted"
 FORMAT = 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _WIDTH = 32
 """Bits of the row number in the `lsn` of an event, below the version of the table."""
+
+_NET = 1 << (_WIDTH - 1)
+"""The number of the first row, where a commit is written with the net change of each key."""
 
 _UNIFIED = {
     types.BOOLEAN: unified.BOOLEAN,
@@ -83,27 +89,31 @@ _UNIFIED = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommit:
-    """A commit that was written as event files, or the snapshot before them."""
+    """A commit that was written as event files, or the snapshot before them. is_lossy: earlier
+    changes of its keys are missing, because landed files that it applied cannot be read."""
 
     version: int
     is_snapshot: bool
     events: int
+    is_lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
     """The progress of a table.
 
-    position: of the last commit that was written, or of the snapshot.
+    position: of the last commit that was written, or of the snapshot; "" before the first commit.
     time: of the last event, milliseconds.
     extension: of the files.
     is_whole: whether the snapshot is complete.
+    begun: of the last event of a commit that is being written, milliseconds.
     """
 
     position: str
     time: int
     extension: str
     is_whole: bool = False
+    begun: int = 0
 
     @classmethod
     def read(cls, store: Store, path: str) -> Self | None:
@@ -141,6 +151,7 @@ def write_events(
     settings: EventsSettings,
     target: Store,
     *,
+    landed: LandedFiles,
     options: ObjectOptions | None = None,
     reached: CrashHook = no_crash,
 ) -> Iterator[WrittenCommit]:
@@ -149,6 +160,7 @@ def write_events(
     table: folder or URL of a Delta table of a mirror.
     name, key: of the table in the events.
     target: store in which files are written, below `settings.path`.
+    landed: the landed files of the table.
     Raises FeedError, LeaseHeld, UsageError, TableError.
     """
     state, _inside = store_of_table(table, None, options)
@@ -159,58 +171,131 @@ def write_events(
     try:
         with renewed(lease):
             writer = _Writer(table, name, tuple(key), settings, target, reached)
-            yield from _missing_commits(writer, state, mark, options)
+            yield from _Conversion(writer, state, mark, landed, options).missing_commits()
     finally:
         lease.release()
 
 
-def _missing_commits(
-    writer: _Writer, state: Store, mark: str, options: ObjectOptions | None
-) -> Iterator[WrittenCommit]:
-    """Write what is not written yet, in the one process that may. Raises as `write_events` does."""
-    path, table, reached = f"{FOLDER}/{mark}.json", writer.table, writer.reached
-    extension = writer.settings.extension.value
-    hint = (
-        f"Delete the event files of the table and {state.location(path)}, then run the command "
-        "again, which writes the table again."
-    )
-    done = WrittenTable.read(state, path)
-    if done is not None and done.extension != extension:
-        raise UsageError(
-            f"the table was written as {done.extension} files before", where=table, hint=hint
+class _Conversion:
+    """Writes what is not written yet of a table, in the one process that may. Methods raise as
+    `write_events` does."""
+
+    def __init__(
+        self,
+        writer: _Writer,
+        state: Store,
+        mark: str,
+        landed: LandedFiles,
+        options: ObjectOptions | None,
+    ) -> None:
+        self._writer, self._state, self._mark = writer, state, mark
+        self._landed, self._options = landed, options
+        self._path = f"{FOLDER}/{mark}.json"
+        self._log = TableLog(writer.table, options)
+        self._hint = (
+            f"Delete the event files of the table and {state.location(self._path)}, then run the "
+            "command again, which writes the table again."
         )
-    if done is None or not done.is_whole:
-        snapshot = FeedSnapshot(FeedRequest(table, Beginning()), TableLog(table, options), options)
-        position = str(FeedPosition(snapshot.table_id, snapshot.version))
-        if done is not None and not writer.key and done.position != position:
+
+    def missing_commits(self) -> Iterator[WrittenCommit]:
+        """The snapshot first, if it is not complete."""
+        done = WrittenTable.read(self._state, self._path)
+        extension = self._writer.settings.extension.value
+        if done is not None and done.extension != extension:
             raise UsageError(
-                "the command was ended while it wrote the rows of this table, which has changed "
-                "since and has no key by which rows could be replaced",
-                where=table,
-                hint=hint,
+                f"the table was written as {done.extension} files before",
+                where=self._writer.table,
+                hint=self._hint,
             )
-        time = max(done.time if done else 0, _milliseconds(snapshot.time))
-        done = WrittenTable(done.position if done else position, time, extension)
-        done.write(state, path)
-        reached(CrashPoint.EVENTS_ASSIGNED)
-        written = writer.snapshot(snapshot, time)
-        done = replace(done, is_whole=True)
-        done.write(state, path)
-        yield WrittenCommit(snapshot.version, is_snapshot=True, events=written)
-    subscription = subscribe(
-        f"event files {mark}", table, after=done.position, options=options, reached=reached
-    )
-    log = TableLog(table, options)
-    followed = FollowedColumns(table, log, writer.key, hint)
-    followed.go_on(FeedPosition.parse(done.position).version)
-    with subscription:
-        for delivery in with_hint(iter(subscription), hint):
-            followed.go_on(delivery.version)
-            time = max(done.time, _source_time(log, delivery))
-            written = replace(writer, key=followed.key).changes(delivery, time)
-            done = replace(done, position=str(delivery.position), time=time)
-            done.write(state, path)
-            yield WrittenCommit(delivery.version, is_snapshot=False, events=written)
+        if done is None:
+            done = self._begun(extension)
+        if not done.is_whole:
+            snapshot = self._first_rows(FeedPosition.parse(done.position).version)
+            written, time = self._written(snapshot, done)
+            done = self._recorded(replace(done, time=time, is_whole=True))
+            yield WrittenCommit(snapshot.version, is_snapshot=True, events=written)
+        yield from self._commits(done)
+
+    def _recorded(self, done: WrittenTable) -> WrittenTable:
+        done.write(self._state, self._path)
+        return done
+
+    def _begun(self, extension: str) -> WrittenTable:
+        """With the version from which on all changes are there, which the snapshot records."""
+        writer = self._writer
+        version = first_version(writer.table, self._log, writer.key, self._landed, self._options)
+        if version < 0:
+            return self._recorded(WrittenTable("", 0, extension, is_whole=True))
+        table_id = str(self._log.snapshot().metadata.get("id", ""))
+        return WrittenTable(str(FeedPosition(table_id, version)), 0, extension)
+
+    def _first_rows(self, version: int) -> FeedSnapshot:
+        request = FeedRequest(self._writer.table, Beginning())
+        try:
+            return FeedSnapshot(request, self._log, self._options, version=version)
+        except FeedError as error:
+            if error.reason is not FeedReason.EXPIRED:
+                raise
+            return self._present_rows()
+
+    def _present_rows(self) -> FeedSnapshot:
+        """In the place of those of a version that is no longer kept."""
+        if not self._writer.key:
+            raise UsageError(
+                "the command was ended while it wrote the rows of this table, which are no longer "
+                "kept as they were, and it has no key by which rows could be replaced",
+                where=self._writer.table,
+                hint=self._hint,
+            )
+        request = FeedRequest(self._writer.table, Beginning())
+        return FeedSnapshot(request, self._log, self._options)
+
+    def _written(self, snapshot: FeedSnapshot, done: WrittenTable) -> tuple[int, int]:
+        """Write a snapshot. Returns the number of events, and their time."""
+        time = max(done.time, milliseconds(snapshot.time))
+        self._recorded(replace(done, time=time))
+        self._writer.reached(CrashPoint.EVENTS_ASSIGNED)
+        try:
+            return self._writer.snapshot(snapshot, time), time
+        except FeedError as error:
+            is_present = snapshot.version == self._log.snapshot().version
+            if is_present or error.reason is not FeedReason.EXPIRED:
+                raise
+            return self._written(self._present_rows(), replace(done, time=time))
+
+    def _commits(self, done: WrittenTable) -> Iterator[WrittenCommit]:
+        """The changes of each commit behind what is written."""
+        writer = self._writer
+        table_id = str(self._log.snapshot().metadata.get("id", ""))
+        begin = FeedPosition.parse(done.position).version if done.position else -1
+        subscription = subscribe(
+            f"event files {self._mark}",
+            writer.table,
+            start=0,
+            after=done.position or None,
+            options=self._options,
+            reached=writer.reached,
+        )
+        files = LandedCommits(self._log, self._landed)
+        followed = FollowedColumns(writer.table, self._log, writer.key, self._hint)
+        followed.go_on(max(begin, 0))
+        with subscription:
+            for version, delivery in versions(subscription, begin + 1, self._hint):
+                followed.go_on(version)
+                commit = commit_of(self._log, files, followed, version, delivery)
+                if commit is None:
+                    continue
+                least = max(done.time, done.begun) if commit.is_net else done.time
+                changed = commit.times(least)
+                last = int(changed[-1]) if len(changed) else done.time
+                if len(changed) and last > changed[0]:
+                    done = self._recorded(replace(done, begun=last))
+                written = replace(writer, key=followed.key).changes(commit, changed)
+                position = str(FeedPosition(table_id, version))
+                done = self._recorded(replace(done, position=position, time=last, begun=0))
+                yield WrittenCommit(
+                    version, is_snapshot=False, events=written, is_lossy=commit.is_lossy
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,27 +326,26 @@ class _Writer:
             count += rows.num_rows
         return count
 
-    def changes(self, delivery: Delivery, time: int) -> int:
-        """Write the changes of a commit; `lsn` is their order."""
-        event_object, described = self._described(delivery.schema)
-        rows, marker = self._rows(delivery.rows)
-        count: int = rows.num_rows
+    def changes(self, commit: TableCommit, changed: np.ndarray) -> int:
+        """Write the changes of a commit; `lsn` is their order. changed: when each was committed,
+        milliseconds."""
+        count = len(changed)
         if not count:
             return 0
-        rows = rows.combine_chunks()
+        event_object, described = self._described(commit.schema)
         taken = TakenRows(
             described,
-            rows.to_batches()[0],
-            marker,
-            np.full(count, time, np.int64),
-            pa.repeat(pa.scalar(str(delivery.version)), count),
-            (np.uint64(delivery.version) << np.uint64(_WIDTH)) + np.arange(count, dtype=np.uint64),
+            source_columns(commit.rows).combine_chunks().to_batches()[0],
+            commit.marker,
+            changed,
+            commit.transactions(),
+            _lsn(commit.version, count, is_net=commit.is_net),
             np.zeros(count, bool),
         )
-        batch = build.batch_id(self.settings.stream, described, delivery.version)
-        read = max(time, _milliseconds(delivery.time))
-        events = build.changes(event_object, taken, batch, 0, read)
-        self._write(self._maker(delivery.version), event_object, events, 0)
+        numbers = (commit.version, 1) if commit.is_net else (commit.version,)
+        batch = build.batch_id(self.settings.stream, described, *numbers)
+        events = build.changes(event_object, taken, batch, 0, max(int(changed[-1]), commit.read))
+        self._write(self._maker(commit.version), event_object, events, 0)
         return count
 
     def _write(
@@ -287,7 +371,7 @@ class _Writer:
         """The object of its events, with the columns of a schema of the feed. Raises FeedError."""
         columns, plain = [], []
         for field in schema:
-            if field.name in METADATA or _is_own(field.name):
+            if field.name in METADATA or is_own(field.name):
                 continue
             data_type = data_type_of(field.type)
             kind = unified_type(data_type) if data_type else None
@@ -306,51 +390,12 @@ class _Writer:
 
     def _live(self, snapshot: pa.Table) -> pa.Table:
         """The rows of a snapshot that are not marked as deleted."""
-        deleted = _marked(snapshot)
-        return _data(snapshot.filter(pa.array(~deleted)) if deleted.any() else snapshot)
-
-    def _rows(self, changes: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """The rows of a commit, at most one per key, and the marker of each. A row that is marked
-        as deleted becomes a deletion."""
-        if self.key:
-            rows = landing_rows(changes, self.key, self.table)
-            marker = rows.column(MARKER_COLUMN).to_numpy().astype(np.int8)
-            marker[_marked(rows)] = Marker.DELETE
-        else:
-            rows, stays = changes, np.isin(kinds_of(changes), [INSERT, AFTER])
-            marker = np.where(stays, np.int8(Marker.INSERT), np.int8(Marker.DELETE))
-        return _data(rows), marker
+        deleted = marked_as_deleted(snapshot)
+        return source_columns(snapshot.filter(pa.array(~deleted)) if deleted.any() else snapshot)
 
 
-def _marked(rows: pa.Table) -> np.ndarray:
-    """Which rows of a table with soft deletes are marked as deleted; bool."""
-    if ROW_DELETED not in rows.column_names:
-        return np.zeros(rows.num_rows, bool)
-    found = contiguous(pc.fill_null(rows.column(ROW_DELETED), False))
-    return np.asarray(found.to_numpy(zero_copy_only=False))
-
-
-def _data(rows: pa.Table) -> pa.Table:
-    """The columns of the source."""
-    others = {*METADATA, MARKER_COLUMN}
-    return rows.select([n for n in rows.column_names if n not in others and not _is_own(n)])
-
-
-def _is_own(column: str) -> bool:
-    """Whether it is a column that the mirror adds."""
-    return column.casefold().startswith(RESERVED_PREFIX)
-
-
-def _milliseconds(moment: datetime) -> int:
-    since: int = (moment - _EPOCH) // _MILLISECOND
-    return since
-
-
-def _source_time(log: TableLog, delivery: Delivery) -> int:
-    """When the source committed the last change of a commit; if unknown, when the commit was
-    made."""
-    for action in log.actions(delivery.version):
-        batch = batch_of(delivery.version, action.get("commitInfo") or {})
-        if batch is not None and batch.source_time is not None:
-            return _milliseconds(batch.source_time)
-    return _milliseconds(delivery.time)
+def _lsn(version: int, count: int, *, is_net: bool) -> np.ndarray:
+    """The order of changes: by version, then in the commit. Net changes follow whatever an earlier
+    attempt, which still had all files, has written of the same commit."""
+    first = np.uint64(version << _WIDTH) + np.uint64(_NET if is_net else 0)
+    return first + np.arange(count, dtype=np.uint64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
@@ -10,6 +11,7 @@ from mirrorlake.delta.schema import TableSchema, UnknownColumnType, parse
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import names_in, reused_name
+from mirrorlake.mirror.table.progress import key_columns
 
 
 class FollowedColumns:
@@ -25,6 +27,17 @@ class FollowedColumns:
         self._key, self._named = tuple(key), _schema(log.snapshot().metadata)
         self._version: int | None = None
         self._schema: TableSchema | None = None
+        self._metadata: Mapping[str, Any] = {}
+
+    @property
+    def schema(self) -> TableSchema | None:
+        """The columns; None when the log no longer has them."""
+        return self._schema
+
+    @property
+    def has_present_key(self) -> bool:
+        """Whether the mirror found rows by the columns that are the key in the newest version."""
+        return key_columns(self._metadata.get("configuration") or {}) == self.key
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -40,15 +53,16 @@ class FollowedColumns:
             for action in self._log.actions(between + 1):
                 if "metaData" in action and (now := _schema(action["metaData"])):
                     self._alter(now, between + 1)
+                    self._metadata = action["metaData"]
         self._version = version
-        self._schema = self._schema or self._at(version)
+        if self._schema is None:
+            self._begin(version)
 
-    def _at(self, version: int) -> TableSchema | None:
-        """The columns at a version; None when the log no longer has it."""
-        try:
-            return _schema(self._log.metadata_at(version))
-        except (FileNotFoundError, BrokenLog):
-            return None
+    def _begin(self, version: int) -> None:
+        """Read the columns of a version, if the log still has them."""
+        with suppress(FileNotFoundError, BrokenLog):
+            self._metadata = self._log.metadata_at(version)
+            self._schema = _schema(self._metadata)
 
     def _alter(self, now: TableSchema, version: int) -> None:
         is_mapped = list(now.physical) != now.schema.names

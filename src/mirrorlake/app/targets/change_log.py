@@ -135,9 +135,9 @@ class ChangeLogSource(FeedSource):
             raise FeedTargetError(
                 f"{error}, so the change log would not be complete",
                 where=f"change log of {self._landed.table}",
-                hint="Restore the file in the cleanup folder of the table, or delete the change log "
-                "to begin a new one. landing.retention_days says how long files are kept. Tables "
-                "whose files have no numbers have no change log.",
+                hint="Restore the file in the cleanup folder of the table, or delete the change "
+                "log to begin a new one. landing.retention_days says how long files are kept. "
+                "Tables whose files have no numbers have no change log.",
             ) from error
 
     def _numbers(self, first: int, last: int | None = None) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""All rows of a table at its newest version, with the columns of its feed, file by file."""
+"""All rows of a table at one version, with the columns of its feed, file by file."""
 
 from __future__ import annotations
 
@@ -28,15 +28,22 @@ SNAPSHOT = "snapshot"
 
 
 class FeedSnapshot:
-    """The rows of a table at the version that was the newest at construction."""
+    """The rows of a table at a version, or at the one that was the newest at construction."""
 
     def __init__(
-        self, request: FeedRequest, log: TableLog, options: ObjectOptions | None = None
+        self,
+        request: FeedRequest,
+        log: TableLog,
+        options: ObjectOptions | None = None,
+        *,
+        version: int | None = None,
     ) -> None:
         """Raises FeedError."""
         self.request, self._options = request, options
-        with as_feed_error(request):
+        with as_feed_error(request, version):
             found = readable_snapshot(request, log)
+            if version is not None and version != found.version:
+                found = log.snapshot_at(version)
             self.version, self.metadata = found.version, found.metadata
             self.table_id = str(found.metadata.get("id", ""))
             self._files: Sequence[Action] = list(found.files.values())
