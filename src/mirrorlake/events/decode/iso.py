@@ -92,9 +92,12 @@ def _clock(found: pa.StructArray) -> pa.Array:
     )
     seconds = pc.add(pc.add(pc.multiply(hour, 3600), pc.multiply(minute, 60)), second)
     wrong = pc.or_(pc.greater(minute, 59), pc.or_(pc.greater(second, 60), pc.greater(hour, 24)))
-    if pc.any(wrong).as_py():
+    micros = pc.add(pc.multiply(seconds, 1_000_000), part)
+    # Second 60 is that of a leap second: as in PostgreSQL, the first one of the next minute.
+    beyond = pc.and_(pc.equal(hour, 24), pc.greater(micros, 86_400_000_000))
+    if pc.any(pc.or_(wrong, beyond)).as_py():
         raise pa.ArrowInvalid("a time of day that no day has")
-    return pc.add(pc.multiply(seconds, 1_000_000), part)
+    return micros
 
 
 def _is_cut(found: pa.StructArray) -> pa.Array:

@@ -230,6 +230,8 @@ def _by_one(
 
 def _one(value: Any, kind: UnifiedType) -> Any:
     if kind.kind is UnifiedKind.BYTES:
+        if isinstance(value, Digits):
+            raise TypeError("a number")
         return base64.b64decode(value, validate=True)
     if kind.kind is UnifiedKind.GEOMETRY:
         binary = base64.b64decode(value["value"], validate=True)
