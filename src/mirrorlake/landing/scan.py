@@ -162,6 +162,10 @@ class Scanner:
             for scan in found
         ]
 
+    def scan_table(self, folder: TableFolder) -> TableScan:
+        """One table, without listing the others."""
+        return self._scan_folder(folder, lister_for(self._store, folder.path))
+
     def _list_zone(self) -> tuple[str, Lister]:
         """The landing zone, and a lister of its folders.
 

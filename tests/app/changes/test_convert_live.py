@@ -74,6 +74,38 @@ def test_each_change_of_a_database_is_an_event(
     assert sorted(row[:3] for row in table.rows()) == [(2, "again", 5), (3, note, 11)]
 
 
+def test_what_comes_before_a_change_of_type_is_carried_by_the_rows(
+    database: Database, store: LocalStore, tmp_path: Path
+) -> None:
+    evolving = EvolvingDatabase(database, store, widens=True)
+    evolving.begin(*TABLE)
+    steps = [
+        "update apples set weight = 2 where id = 2; update apples set weight = 3 where id = 2",
+        "alter table apples alter weight type bigint; update apples set weight = 4 where id = 2",
+        "alter table apples add column size int default 7; update apples set weight = 5",
+        "update apples set size = 8 where id = 2; update apples set size = 9 where id = 2",
+    ]
+    for step in steps:
+        evolving.run(step)
+        evolving.capture()
+        evolving.apply()
+    bucket = tmp_path / "bucket"
+    with Mirror(Project.of_root(store.root)) as mirror:
+        (done,) = [one for one in convert(mirror, bucket) if one.table == "public.apples"]
+    assert (done.error, done.lost) == (None, ())
+    assert done.changes >= 2
+    file = tmp_path / "events.yaml"
+    file.write_text("name: t\nroot: ./tables\nsource: {type: events, url: ./bucket}\n")
+    with Mirror(config.load(file)) as mirror:
+        report = mirror.apply_once()
+    assert not report.errors
+    table = HandmadeTable(tmp_path / "tables/Tables/public/apples")
+    names = table.schema.schema.names
+    places = [names.index(name) for name in ("id", "weight", "size")]
+    rows = sorted(tuple(row[place] for place in places) for row in table.rows())
+    assert rows == [(1, 5, 7), (2, 5, 9)]
+
+
 def events(bucket: Path) -> list[dict[str, Any]]:
     files = [path for path in bucket.rglob("*") if path.is_file()]
     return [one for file in files for one in decoded(file.read_bytes())]

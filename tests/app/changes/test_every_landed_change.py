@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake import Mirror, Project
+from mirrorlake import Mirror, Project, config
 from mirrorlake.app.changes.convert import ConvertedTable, convert
 from mirrorlake.landing.parquet.unchanged import packed
+from mirrorlake.landing.scan import Scanner
 from mirrorlake.model.change import (
     ROW_COMMIT_TIME,
     ROW_POSITION,
@@ -54,9 +55,11 @@ class Converted:
         }
         return self.zone.land("t", self.number, columns)
 
-    def convert(self, reached: CrashHook = no_crash) -> ConvertedTable:
+    def convert(
+        self, reached: CrashHook = no_crash, project: Project | None = None
+    ) -> ConvertedTable:
         assert not self.zone.apply().errors
-        with Mirror(Project.of_root(self.zone.root)) as mirror:
+        with Mirror(project or Project.of_root(self.zone.root)) as mirror:
             found = list(convert(mirror, self.bucket, reached=reached))
         assert len(found) == min(self.number, 1)
         return found[0] if found else ConvertedTable("s.t")
@@ -165,7 +168,7 @@ def test_without_the_landed_files_the_net_changes_are_written_and_it_is_told(
     done = converted.convert()
     assert converted.shown() == [("UPDATE", 1, "a3"), ("UPDATE", 2, "new")]
     (lost,) = done.lost
-    assert lost.what == "earlier changes of keys in 1 commits, of which landed files are not there"
+    assert lost.what == "earlier changes of keys, or their transactions, in 1 commits"
 
 
 def test_net_changes_follow_what_an_attempt_with_all_files_has_written(
@@ -185,12 +188,16 @@ def test_net_changes_follow_what_an_attempt_with_all_files_has_written(
     assert not {one["uuid"] for one in converted.events()} & {one["uuid"] for one in written}
 
 
-def test_a_truncation_becomes_deletions(converted: Converted) -> None:
+def truncate(converted: Converted) -> None:
+    converted.number += 1
     footer = Footer("s", FileKind.TRUNCATE, "0/1", "0/1", complete=True)
-    path = converted.zone.folder("t") / f"{2:020d}.parquet"
+    path = converted.zone.folder("t") / f"{converted.number:020d}.parquet"
     empty = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
     pa.parquet.write_table(empty.replace_schema_metadata(footer.encode()), path)
-    converted.number = 2
+
+
+def test_a_truncation_becomes_deletions(converted: Converted) -> None:
+    truncate(converted)
     converted.zone.apply()
     done = converted.convert()
     assert (done.changes, done.lost) == (2, ())
@@ -231,6 +238,102 @@ def test_what_is_older_than_the_landed_files_comes_with_the_rows(tmp_path: Path)
     done = converted.convert()
     assert (done.snapshot, done.commits, done.lost) == (1, 1, ())
     assert converted.shown() == [("UPDATE", 1, "d"), ("UPDATE", 1, "e")]
+
+
+def test_a_column_that_is_added_meanwhile_is_carried(converted: Converted) -> None:
+    converted.land((1, 1, "a2"), (1, 1, "a3"))
+    converted.zone.apply()
+    converted.land((1, 1, "a4"), w=pa.array([5], pa.int64()))
+    done = converted.convert()
+    assert (done.error, done.commits, done.changes) == (None, 2, 3)
+    assert [one["payload"].get("w") for one in converted.events()] == [None, None, 5]
+
+
+def test_a_file_that_was_moved_after_the_look_is_read(converted: Converted) -> None:
+    several(converted)
+    folder = converted.zone.folder("t")
+
+    def moving(point: CrashPoint) -> None:
+        if point is CrashPoint.SUBSCRIPTION_READ:
+            (folder / "_FilesReadyToDelete").mkdir(exist_ok=True)
+            for file in folder.glob("*.parquet"):
+                file.rename(folder / "_FilesReadyToDelete" / file.name)
+
+    done = converted.convert(moving)
+    assert (done.error, done.lost) == (None, ())
+    assert converted.shown() == EVERY
+
+
+def test_a_table_whose_files_were_removed_early_begins_with_its_present_rows(
+    tmp_path: Path,
+) -> None:
+    converted = Converted(tmp_path)
+    for rows in ([(0, 1, "a"), (0, 2, "b")], [(1, 1, "c")], [(2, 2, None)]):
+        converted.land(*rows)
+        converted.zone.apply()
+    table = converted.zone.root / "Tables/s/t"
+    for file in (table / "_change_data").glob("*"):
+        file.unlink()
+    done = converted.convert()
+    assert (done.error, done.snapshot, done.commits) == (None, 1, 0)
+
+
+def test_what_is_read_first_is_held_from_the_beginning(tmp_path: Path) -> None:
+    converted, held = Converted(tmp_path), list[str]()
+    converted.land((0, 1, "a"))
+
+    def reached(point: CrashPoint) -> None:
+        if point is CrashPoint.EVENTS_ASSIGNED:
+            folder = converted.zone.root / "Files/Mirrorlake"
+            held.extend(str(found) for found in folder.rglob("*event*files*"))
+
+    assert converted.convert(reached).snapshot == 1
+    assert held
+
+
+def test_changes_before_a_truncation_in_one_commit_are_told(converted: Converted) -> None:
+    converted.land((1, 1, "a2"), (1, 1, "a3"), (0, 5, "e"))
+    truncate(converted)
+    converted.land((0, 3, "c"))
+    done = converted.convert()
+    assert [one.what for one in done.lost] == [
+        "earlier changes of keys, or their transactions, in 1 commits"
+    ]
+    last = {key: kind for kind, key, _value in converted.shown()}
+    assert last == {1: "DELETE", 2: "DELETE", 3: "INSERT"}
+
+
+def test_changes_without_effect_that_the_feed_leaves_out_are_told(tmp_path: Path) -> None:
+    converted = Converted(tmp_path)
+    file = tmp_path / "zone.yaml"
+    file.write_text("name: z\nroot: ./zone\nmirror: {tables: {s.t: {suppress_unchanged: true}}}\n")
+    project = config.load(file)
+    converted.zone.settings = project.mirror
+    converted.land((0, 1, "a"), (0, 2, "b"))
+    converted.convert(project=project)
+    converted.land((1, 1, "a"), (1, 2, "c"))
+    done = converted.convert(project=project)
+    assert (done.changes, len(done.lost)) == (1, 1)
+    assert converted.shown() == [("UPDATE", 2, "c")]
+
+
+def test_commits_whose_files_are_gone_cause_no_scans(
+    converted: Converted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        path = converted.land((1, 1, f"x{number}"), (1, 1, f"y{number}"))
+        converted.zone.apply()
+        path.unlink()
+    scans: list[str] = []
+    scan, one = Scanner.scan, Scanner.scan_table
+    monkeypatch.setattr(Scanner, "scan", lambda self: scans.append("zone") or scan(self))
+    monkeypatch.setattr(
+        Scanner, "scan_table", lambda self, folder: scans.append("table") or one(self, folder)
+    )
+    done = converted.convert()
+    assert done.commits == 20
+    assert scans.count("table") <= 2
+    assert scans.count("zone") < 10
 
 
 @given(st.data())

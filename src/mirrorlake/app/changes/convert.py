@@ -16,7 +16,7 @@ from typing import Any
 from mirrorlake.app.changes.event_files import unified_type, write_events
 from mirrorlake.app.changes.landing_zone import land, name_of
 from mirrorlake.app.events.status import dead_events
-from mirrorlake.app.landed_files import LandedFiles
+from mirrorlake.app.landed_files import LandedFiles, scanner_of
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
@@ -29,7 +29,7 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.errors import LeaseHeld, MirrorlakeError, UsageError
 from mirrorlake.events.paths import EventExtension
-from mirrorlake.landing.scan import Scanner
+from mirrorlake.landing.scan import TableScan
 from mirrorlake.mirror.table.progress import MALFORMED, key_columns, unreadable
 from mirrorlake.model.change import RESERVED_PREFIX
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -90,11 +90,12 @@ def convert(
     _check_target(project, target)
     with suppress(LeaseHeld):
         mirror.apply_once()
-    names = {} if project.events else _landed_names(project)
+    scans = {} if project.events else _scans(project)
     for table in mirror.status().tables:
         done = ConvertedTable(table.table)
         if table.version is not None:
-            landed = LandedFiles(project, names.get(table.path, TableId.parse(table.table)))
+            scan = scans.get(table.path)
+            landed = LandedFiles(project, scan.table if scan else TableId.parse(table.table), scan)
             done = _converted(project, table, landed, target, extension, reached)
         if done.error is None:
             done = replace(done, error=table.error)
@@ -102,12 +103,10 @@ def convert(
             yield done
 
 
-def _landed_names(project: Project) -> dict[str, TableId]:
-    """The names of tables in the landing zone, by their paths below the root."""
-    store, settings = store_of(project), project.mirror
-    scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
-    paths = TablePaths(store, settings.default_schema)
-    return {paths.of(scan): scan.table for scan in scanner.scan()}
+def _scans(project: Project) -> dict[str, TableScan]:
+    """The tables of the landing zone, by the paths of their Delta tables below the root."""
+    paths = TablePaths(store_of(project), project.mirror.default_schema)
+    return {paths.of(scan): scan for scan in scanner_of(project).scan()}
 
 
 def general_losses(project: Project) -> list[str]:
@@ -174,7 +173,7 @@ def _converted(
     except MirrorlakeError as error:
         done = replace(done, error=error.facts())
     if net:
-        what = f"earlier changes of keys in {net:,} commits, of which landed files are not there"
+        what = f"earlier changes of keys, or their transactions, in {net:,} commits"
         done = replace(done, lost=(*done.lost, NotCarried(what)))
     return done
 

@@ -23,7 +23,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.app.changes.beginning import first_version
+from mirrorlake.app.changes.beginning import files_below, first_version
 from mirrorlake.app.changes.followed_columns import FollowedColumns
 from mirrorlake.app.changes.landed_changes import LandedCommits
 from mirrorlake.app.changes.table_commits import (
@@ -53,6 +53,7 @@ from mirrorlake.feed.bounds import Beginning, FeedRequest
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import FeedSnapshot
+from mirrorlake.feed.subscriptions.subscription import Subscription
 from mirrorlake.landing.parquet.reader import data_type_of
 from mirrorlake.model import types
 from mirrorlake.model.clock import WallClock
@@ -163,7 +164,7 @@ def write_events(
     landed: the landed files of the table.
     Raises FeedError, LeaseHeld, UsageError, TableError.
     """
-    state, _inside = store_of_table(table, None, options)
+    state, inside = store_of_table(table, None, options)
     described = f"{name.schema}\0{name.name}\0{settings.described}"
     mark = hashlib.sha256(described.encode()).hexdigest()[:12]
     lease = Lease(state, f"converted/{mark}", WallClock())
@@ -171,7 +172,8 @@ def write_events(
     try:
         with renewed(lease):
             writer = _Writer(table, name, tuple(key), settings, target, reached)
-            yield from _Conversion(writer, state, mark, landed, options).missing_commits()
+            conversion = _Conversion(writer, state, inside, mark, landed, options)
+            yield from conversion.missing_commits()
     finally:
         lease.release()
 
@@ -184,11 +186,13 @@ class _Conversion:
         self,
         writer: _Writer,
         state: Store,
+        inside: str,
         mark: str,
         landed: LandedFiles,
         options: ObjectOptions | None,
     ) -> None:
-        self._writer, self._state, self._mark = writer, state, mark
+        """state: where the record is; inside: the path of the table in it."""
+        self._writer, self._state, self._inside, self._mark = writer, state, inside, mark
         self._landed, self._options = landed, options
         self._path = f"{FOLDER}/{mark}.json"
         self._log = TableLog(writer.table, options)
@@ -209,12 +213,22 @@ class _Conversion:
             )
         if done is None:
             done = self._begun(extension)
-        if not done.is_whole:
-            snapshot = self._first_rows(FeedPosition.parse(done.position).version)
-            written, time = self._written(snapshot, done)
-            done = self._recorded(replace(done, time=time, is_whole=True))
-            yield WrittenCommit(snapshot.version, is_snapshot=True, events=written)
-        yield from self._commits(done)
+        subscription = subscribe(
+            f"event files {self._mark}",
+            self._writer.table,
+            start=0,
+            after=done.position or None,
+            options=self._options,
+            reached=self._writer.reached,
+        )
+        with subscription:  # vacuum waits for it from now on
+            if not done.is_whole:
+                with subscription.renewing():
+                    snapshot = self._first_rows(FeedPosition.parse(done.position).version)
+                    written, time = self._written(snapshot, done)
+                done = self._recorded(replace(done, time=time, is_whole=True))
+                yield WrittenCommit(snapshot.version, is_snapshot=True, events=written)
+            yield from self._commits(done, subscription)
 
     def _recorded(self, done: WrittenTable) -> WrittenTable:
         done.write(self._state, self._path)
@@ -223,7 +237,14 @@ class _Conversion:
     def _begun(self, extension: str) -> WrittenTable:
         """With the version from which on all changes are there, which the snapshot records."""
         writer = self._writer
-        version = first_version(writer.table, self._log, writer.key, self._landed, self._options)
+        version = first_version(
+            writer.table,
+            self._log,
+            writer.key,
+            self._landed,
+            files_below(self._state, self._inside),
+            self._options,
+        )
         if version < 0:
             return self._recorded(WrittenTable("", 0, extension, is_whole=True))
         table_id = str(self._log.snapshot().metadata.get("id", ""))
@@ -263,39 +284,29 @@ class _Conversion:
                 raise
             return self._written(self._present_rows(), replace(done, time=time))
 
-    def _commits(self, done: WrittenTable) -> Iterator[WrittenCommit]:
+    def _commits(self, done: WrittenTable, subscription: Subscription) -> Iterator[WrittenCommit]:
         """The changes of each commit behind what is written."""
         writer = self._writer
         table_id = str(self._log.snapshot().metadata.get("id", ""))
         begin = FeedPosition.parse(done.position).version if done.position else -1
-        subscription = subscribe(
-            f"event files {self._mark}",
-            writer.table,
-            start=0,
-            after=done.position or None,
-            options=self._options,
-            reached=writer.reached,
-        )
         files = LandedCommits(self._log, self._landed)
         followed = FollowedColumns(writer.table, self._log, writer.key, self._hint)
         followed.go_on(max(begin, 0))
-        with subscription:
-            for version, delivery in versions(subscription, begin + 1, self._hint):
-                followed.go_on(version)
-                commit = commit_of(self._log, files, followed, version, delivery)
-                if commit is None:
-                    continue
-                least = max(done.time, done.begun) if commit.is_net else done.time
-                changed = commit.times(least)
-                last = int(changed[-1]) if len(changed) else done.time
-                if len(changed) and last > changed[0]:
-                    done = self._recorded(replace(done, begun=last))
-                written = replace(writer, key=followed.key).changes(commit, changed)
-                position = str(FeedPosition(table_id, version))
-                done = self._recorded(replace(done, position=position, time=last, begun=0))
-                yield WrittenCommit(
-                    version, is_snapshot=False, events=written, is_lossy=commit.is_lossy
-                )
+        for version, delivery in versions(subscription, begin + 1, self._hint):
+            followed.go_on(version)
+            commit = commit_of(self._log, files, followed, version, delivery)
+            if commit is None:
+                continue
+            changed = commit.times(max(done.time, done.begun) if commit.is_net else done.time)
+            last = int(changed[-1]) if len(changed) else done.time
+            if len(changed) and last > changed[0]:
+                done = self._recorded(replace(done, begun=last))
+            written = replace(writer, key=followed.key).changes(commit, changed)
+            position = str(FeedPosition(table_id, version))
+            done = self._recorded(replace(done, position=position, time=last, begun=0))
+            yield WrittenCommit(
+                version, is_snapshot=False, events=written, is_lossy=commit.is_lossy
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,19 +344,24 @@ class _Writer:
         if not count:
             return 0
         event_object, described = self._described(commit.schema)
-        taken = TakenRows(
-            described,
-            source_columns(commit.rows).combine_chunks().to_batches()[0],
-            commit.marker,
-            changed,
-            commit.transactions(),
-            _lsn(commit.version, count, is_net=commit.is_net),
-            np.zeros(count, bool),
-        )
-        numbers = (commit.version, 1) if commit.is_net else (commit.version,)
-        batch = build.batch_id(self.settings.stream, described, *numbers)
-        events = build.changes(event_object, taken, batch, 0, max(int(changed[-1]), commit.read))
-        self._write(self._maker(commit.version), event_object, events, 0)
+        batch = build.batch_id(self.settings.stream, described, *_numbers(commit))
+        read, maker, begin = max(int(changed[-1]), commit.read), self._maker(commit.version), 0
+        lsn, transactions = _lsn(commit), commit.transactions()
+        # Several, where the texts of a column take more than 2 GiB.
+        for rows in source_columns(commit.rows).combine_chunks().to_batches():
+            end = begin + rows.num_rows
+            taken = TakenRows(
+                described,
+                rows,
+                commit.marker[begin:end],
+                changed[begin:end],
+                transactions.slice(begin, rows.num_rows),
+                lsn[begin:end],
+                np.zeros(rows.num_rows, bool),
+            )
+            events = build.changes(event_object, taken, batch, begin, read)
+            self._write(maker, event_object, events, begin)
+            begin = end
         return count
 
     def _write(
@@ -394,8 +410,16 @@ class _Writer:
         return source_columns(snapshot.filter(pa.array(~deleted)) if deleted.any() else snapshot)
 
 
-def _lsn(version: int, count: int, *, is_net: bool) -> np.ndarray:
+def _lsn(commit: TableCommit) -> np.ndarray:
     """The order of changes: by version, then in the commit. Net changes follow whatever an earlier
     attempt, which still had all files, has written of the same commit."""
-    first = np.uint64(version << _WIDTH) + np.uint64(_NET if is_net else 0)
-    return first + np.arange(count, dtype=np.uint64)
+    first = np.uint64(commit.version << _WIDTH) + np.uint64(_NET if commit.is_net else 0)
+    return first + np.arange(len(commit.marker), dtype=np.uint64)
+
+
+def _numbers(commit: TableCommit) -> tuple[int, ...]:
+    """What tells the ids of a commit from those of others, and of the same commit with other
+    changes. Those of a snapshot have 0."""
+    if commit.is_full:
+        return commit.version, 2
+    return (commit.version, 1) if commit.is_net else (commit.version,)

@@ -18,14 +18,19 @@ from mirrorlake.apply.fold import LandedBatch, joined, with_unchanged_values
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.errors import MissingBaseRow
+from mirrorlake.errors import BadFile, BadValue, FileTooLarge, MissingBaseRow
 from mirrorlake.feed.commits.position_map import batches_in
 from mirrorlake.feed.rows import BEFORE, DELETE, kinds_of
 from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import nullable_schema, taken
 from mirrorlake.model.change import METADATA_COLUMNS, ROW_DELETED, Marker
 from mirrorlake.model.landed import FileKind
+
+
+class Truncated(NotLanded):
+    """A commit truncated the table between other changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class LandedCommits:
 
     def __init__(self, log: TableLog, files: LandedFiles) -> None:
         self._log, self._files = log, files
+        self._seen = -1  # the newest version at the last look for files
 
     @property
     def table(self) -> str:
@@ -64,15 +70,26 @@ class LandedCommits:
             return None
         if not columns.has_present_key:
             raise NotLanded("the files have another key")
-        files = [self._files.read(number, schema, key) for number in _numbers(batches)]
-        if any(file.kind in {FileKind.TRUNCATE, FileKind.BACKFILL} for file in files):
-            if len(files) > 1:
-                raise NotLanded("it was truncated between other changes")
-            return None
+        if self._files.suppresses_unchanged:
+            raise NotLanded("the feed does not have the values before changes without effect")
+        self._look(version)
         try:
+            files = [self._files.read(number, schema, key) for number in _numbers(batches)]
+            if any(file.kind in {FileKind.TRUNCATE, FileKind.BACKFILL} for file in files):
+                if len(files) > 1:
+                    raise Truncated
+                return None
             return _resolved(self.table, schema, key, net, files)
-        except MissingBaseRow as error:
+        except UnreadableFile:
+            raise  # the storage may answer later
+        except (BadFile, BadValue, FileTooLarge, MissingBaseRow) as error:
             raise NotLanded(str(error)) from error
+
+    def _look(self, version: int) -> None:
+        """Look for the files of a commit, unless the last look was later. Raises NotLanded."""
+        if version > self._seen:
+            self._seen = self._log.snapshot().version
+            self._files.look()
 
     def has_more(self, version: int, columns: FollowedColumns) -> bool:
         """Whether the landed files of a commit have more than its net changes, but for the order

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.app.changes.followed_columns import FollowedColumns
-from mirrorlake.app.changes.landed_changes import LandedCommits
+from mirrorlake.app.changes.landed_changes import LandedCommits, Truncated
 from mirrorlake.app.landed_files import NotLanded
 from mirrorlake.app.subscribe import with_hint
 from mirrorlake.delta.feed_columns import METADATA
@@ -50,10 +50,14 @@ def versions(
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """The changes of a commit. read: when it was made; committed: when the source committed the
-    last change, if that is not known of each; both milliseconds. rows: with metadata columns, if
-    these are of each change. is_net: written with net changes, because landed files that it applied
-    cannot be read; is_lossy: these had more."""
+    """The changes of a commit.
+
+    read: when it was made; committed: when the source committed the last change, if that is not
+        known of each; both milliseconds.
+    rows: with metadata columns, if these are of each change.
+    is_full: with all changes of the landed files that it applied.
+    is_net: with net changes, because these files cannot be read; is_lossy: they had more.
+    """
 
     version: int
     read: int
@@ -61,6 +65,7 @@ class TableCommit:
     schema: pa.Schema
     rows: pa.Table
     marker: np.ndarray
+    is_full: bool
     is_net: bool
     is_lossy: bool
 
@@ -92,12 +97,12 @@ def commit_of(
 ) -> TableCommit | None:
     """A commit with each change that it applied, or else with the net change of each key."""
     net = delivery.rows if delivery else None
-    found, is_net = None, False
+    found, is_net, is_lossy = None, False, False
     try:
         found = files.changes(version, columns, net)
-    except NotLanded:
+    except NotLanded as reason:
         is_net = True
-    is_lossy = is_net and files.has_more(version, columns)
+        is_lossy = isinstance(reason, Truncated) or files.has_more(version, columns)
     if found is not None:
         rows, marker = found.rows, found.marker
     elif net is not None:
@@ -113,9 +118,10 @@ def commit_of(
         version,
         read,
         read if committed is None else committed,
-        delivery.schema if delivery else rows.schema,
+        delivery.schema if delivery and found is None else rows.schema,
         rows,
         marker,
+        found is not None,
         is_net,
         is_lossy,
     )

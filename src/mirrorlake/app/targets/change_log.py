@@ -124,7 +124,10 @@ class ChangeLogSource(FeedSource):
         """The rows of the files of a portion, file by file."""
         key = key_columns(self._log.snapshot().properties)
         with self._refusals():
-            for number in self._numbers(portion.first, portion.last):
+            numbers = list(self._numbers(portion.first, portion.last))
+            if not self._landed.numbers >= set(numbers):
+                self._landed.look()
+            for number in numbers:
                 yield _rows_of(self._landed.read(number, portion.schema, key), portion.schema)
 
     @contextmanager
