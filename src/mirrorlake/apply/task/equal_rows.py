@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.landing.parquet.reader import Rows, match_columns
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous, taken
 from mirrorlake.model.change import METADATA_COLUMNS, Marker
@@ -33,8 +33,9 @@ class Sides:
 def without_equal_rows(
     landed: Iterable[Rows], existing: Iterable[pa.Table], key: Sequence[str]
 ) -> Sides | None:
-    """The rows of a chunk without those that equal the only existing row of their key, not counting
-    metadata columns; and the existing rows without those.
+    """The rows of a chunk without those that equal the only existing row of their key, and the
+    existing rows without those. Metadata columns do not count, nor do columns that the chunk does
+    not have, because they were dropped in the source: rows keep their values of these.
 
     landed: the rows of the chunk; existing: all rows of the table in its range; each in one block
     or more. Later changes of a spared row apply to the existing row as they would to the one of the
@@ -75,7 +76,8 @@ class _Pairs:
     def equal(self, key: Sequence[str]) -> np.ndarray:
         """Whether the rows of each pair are equal."""
         left, right = self.sides.landed.data, self.sides.existing
-        names = [name for name in left.column_names if name not in {*METADATA_COLUMNS, *key}]
+        there = match_columns(left.column_names, list(self.sides.landed.names))
+        names = [name for name in there if name not in {*METADATA_COLUMNS, *key}]
         left, right = _at(left.select(names), self.row), _at(right.select(names), self.other)
         equal = np.ones(len(self.row), bool)
         for name in names:
