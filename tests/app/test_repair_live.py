@@ -147,6 +147,28 @@ def test_columns_that_were_renamed_meanwhile_keep_their_values(evolving: Evolvin
 
 
 @pytest.mark.full
+def test_altered_tables_that_nobody_writes_hold_up_no_other(evolving: EvolvingDatabase) -> None:
+    drop_slot(evolving)
+    evolving.run(LOST, "alter table apples rename note to remark", "alter table pears add n int")
+    repaired(evolving)
+    with evolving.capturing() as capture:
+        capture.once()
+    evolving.apply()
+    for table in ("log", "figs"):
+        evolving.check(table)
+    states = {
+        job.request.table: job.state
+        for job in BackfillRecords(Records(evolving.store, root.LANDING)).jobs()
+    }
+    assert states["public.figs"] is BackfillJobState.COMPLETED
+    evolving.run("update apples set remark = 'later' where id = 3", "update pears set n = 1")
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "pears"):
+        evolving.check(table)
+
+
+@pytest.mark.full
 def test_a_cut_does_not_cover_tables_that_are_not_compared_yet(evolving: EvolvingDatabase) -> None:
     drop_slot(evolving)
     evolving.run(LOST)

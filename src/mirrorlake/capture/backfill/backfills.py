@@ -261,6 +261,12 @@ class Backfills:
             if self._running.get(table) is running:
                 self._advance(running, loop, writers)
 
+    @property
+    def _reading(self) -> int:
+        """How many are under way and do not wait for the stream to describe columns, which may be
+        never: others would wait with them."""
+        return sum(not running.unseen for running in self._running.values())
+
     # -- requests -------------------------------------------------------------------------------
 
     def _look(self) -> None:
@@ -279,7 +285,7 @@ class Backfills:
                     self._ended(job, BackfillJobState.STOPPED, "")
             elif table in self._held:
                 continue
-            elif mine is not None or len(self._running) >= self._settings.at_once:
+            elif mine is not None or self._reading >= self._settings.at_once:
                 self._waiting = self._waiting or mine is None or mine.job.request != job.request
             else:
                 self._start(job, table)
