@@ -99,7 +99,7 @@ class Capture:
         self._lease = Lease(records.store, "capture", clock, holder, records.stream_id)
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
-        self._findings = Findings()
+        self._findings = Findings(records, clock)
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
         self._outages = Outages(records, clock, self._stop)
@@ -582,10 +582,7 @@ class Capture:
         # Before a table that has lost its key is published without its updates.
         self._look_at_tables(tables)
         self._look_at_log()
-        for finding in self._looked(tables):
-            if finding.severity is CheckSeverity.OK:
-                continue
-            self._findings.log(finding)
+        for finding in self._findings.told(self._looked(tables)):
             if finding.check == DIFFERS and finding.table is not None and finding.kind:
                 error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
                 kinds = frozenset({finding.kind})

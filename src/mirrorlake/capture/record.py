@@ -6,11 +6,13 @@ tables that are no longer captured, because acknowledging without them would oth
 changes silently; `known.json` holds by what the source recognises the tables, and from which point
 on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
-the last changes of that; `loads.json`, where not every table is loaded, says of which the rows are;
-`outage.json` is there while the source does not answer, and `awaited.json` while a transaction of
-others keeps it from taking a snapshot; `retained.json` says how much of its log the source keeps,
-and `waiting_events.json` which events wait for their file; `truncated.json` (strict zones) holds
-the position before which nothing of a table may be published again.
+the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
+have other values, and of which no row has changed since; `loads.json`, where not every table is
+loaded, says of which the rows are; `outage.json` is there while the source does not answer, and
+`awaited.json` while a transaction of others keeps it from taking a snapshot; `retained.json` says
+how much of its log the source keeps, and `waiting_events.json` which events wait for their file;
+`truncated.json` (strict zones) holds the position before which nothing of a table may be published
+again.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ RETAINED = "retained.json"
 WAITING_EVENTS = "waiting_events.json"
 LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
+UNFOLLOWED = "unfollowed.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a record that another program has written."""
@@ -144,6 +147,15 @@ class WithoutEffect:
     change: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """What was done to the columns of a table, which the mirror follows with the next change of a
+    row; since: when it was seen."""
+
+    since: str
+    change: str
+
+
 @dataclass(slots=True)
 class Records:
     """Reads and writes the records of one stream in a zone."""
@@ -209,6 +221,9 @@ class Records:
             self.write_without_effect(changes)
         if attached.pop(table, None) is not None:
             self.write_attached(attached)
+        unfollowed = self.unfollowed()
+        if unfollowed.pop(table, None) is not None:
+            self.write_unfollowed(unfollowed)
         records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
         for path, noted in records.items():
             if noted.pop(table, None) is not None:
@@ -220,7 +235,8 @@ class Records:
 
     def forget_all(self) -> None:
         """Forget all tables."""
-        for path in (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS, ATTACHED, WITHOUT_EFFECT):
+        tables = (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS, ATTACHED, WITHOUT_EFFECT)
+        for path in (*tables, UNFOLLOWED):
             self.store.delete(f"{self.folder}/{path}")
 
     def loads(self) -> dict[str, bool] | None:
@@ -273,6 +289,15 @@ class Records:
     def write_without_effect(self, tables: Mapping[str, Sequence[WithoutEffect]]) -> None:
         found = {name: [asdict(change) for change in changes] for name, changes in tables.items()}
         self._write(WITHOUT_EFFECT, {"tables": found})
+
+    def unfollowed(self) -> dict[str, Unfollowed]:
+        """By table name, as of the last look."""
+        found = self._read(UNFOLLOWED).get("tables", {})
+        return {name: Unfollowed(**facts) for name, facts in found.items()}
+
+    def write_unfollowed(self, tables: Mapping[str, Unfollowed]) -> None:
+        found = {name: asdict(change) for name, change in tables.items()}
+        self._write(UNFOLLOWED, {"tables": found})
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

@@ -174,6 +174,9 @@ def _notes(table: TableStatus) -> Iterator[str]:
     if table.reread:
         since = readable_time(table.reread.request.requested)
         yield f"differs from its source since {since}, until it has been read again"
+    if table.unfollowed:
+        since = readable_time(table.unfollowed.since)
+        yield f"differs from its source since {since}: {table.unfollowed.change}"
     if (found := table.append_only) is None:
         return
     if found.differs:

@@ -56,6 +56,11 @@ DIFFERS = "differs"
 once."""
 
 
+UNFOLLOWED = "unfollowed"
+"""The check that finds columns altered so that rows have other values, where the log will say so
+with the next change of a row. Reported at each look until then."""
+
+
 class Inclusion(Enum):
     """What became of a table that was to be added to the stream again."""
 

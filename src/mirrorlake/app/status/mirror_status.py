@@ -139,6 +139,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
             records.unloaded(),
             records.without_effect(),
             backfills.due(jobs),
+            records.unfollowed(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),

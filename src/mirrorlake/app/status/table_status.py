@@ -11,7 +11,7 @@ from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.backfill.jobs import BackfillJob
-from mirrorlake.capture.record import WithoutEffect
+from mirrorlake.capture.record import Unfollowed, WithoutEffect
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
@@ -42,7 +42,8 @@ class TableStatus:
     landed; 0 when none waits, None when unknown. feed: None when unknown. is_loaded: false where
     only changes are captured, and the rows from before are missing. without_effect: the last
     changes of its schema in the source for which no row is changed, the oldest first. reread: the
-    backfill that it needs to equal its source, None when it needs none.
+    backfill that it needs to equal its source, None when it needs none. unfollowed: how its columns
+    were altered in the source since the last change of a row, where that gave rows other values.
     """
 
     table: str
@@ -66,12 +67,14 @@ class TableStatus:
     is_loaded: bool = True
     without_effect: Sequence[WithoutEffect] = ()
     reread: BackfillJob | None = None
+    unfollowed: Unfollowed | None = None
 
     @property
     def differs(self) -> bool:
         """Whether it is known that rows are other ones in the source: changes were not captured, or
-        the table has to be read again for another reason."""
-        return self.reread is not None or bool(self.append_only and self.append_only.differs)
+        the table has to be read again for another reason, or waits for a change of a row."""
+        is_counted = self.append_only is not None and self.append_only.differs
+        return self.reread is not None or self.unfollowed is not None or is_counted
 
     @property
     def status(self) -> TableState:
@@ -148,6 +151,7 @@ def tables_of(
     unloaded: Collection[str] = (),
     without_effect: Mapping[str, Sequence[WithoutEffect]] | None = None,
     due: Mapping[str, BackfillJob] | None = None,
+    unfollowed: Mapping[str, Unfollowed] | None = None,
 ) -> list[TableStatus]:
     """How each table stands.
 
@@ -155,7 +159,7 @@ def tables_of(
     its tables; halted: the tables that are no longer captured, with the error of each; append_only:
     the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
     without_effect: the last changes of their schemas that change no row; due: the backfills without
-    which tables differ.
+    which tables differ; unfollowed: the tables whose columns were altered since a row changed.
     """
     tables = []
     for scan in scans:
@@ -175,6 +179,7 @@ def tables_of(
             is_loaded=table.table not in unloaded,
             without_effect=changed.get(table.table, ()),
             reread=due.get(table.table),
+            unfollowed=(unfollowed or {}).get(table.table),
         )
         for table in tables
     ]
@@ -185,11 +190,12 @@ def _difference(table: TableStatus) -> dict[str, Any]:
     counted = table.append_only if table.append_only and table.append_only.differs else None
     asked = table.reread.request if table.reread else None
     updates, deletes = counted.missed if counted else (None, None)
+    since = [one for one in (counted, table.unfollowed) if one is not None]
     return {
         "updates": updates,
         "deletes": deletes,
-        "since": counted.since if counted else asked and asked.requested,
-        "reason": asked.reason if asked else None,
+        "since": since[0].since if since else asked and asked.requested,
+        "reason": asked.reason if asked else table.unfollowed and table.unfollowed.change,
     }
 
 

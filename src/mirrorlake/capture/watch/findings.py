@@ -1,10 +1,15 @@
-"""What a look at the source finds, logged once."""
+"""What a look at the source finds: it is logged once, and tables that differ are recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import structlog
 
-from mirrorlake.sources.base import CheckResult
+from mirrorlake.capture.record import Records, Unfollowed
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.landed import format_time
+from mirrorlake.sources.base import UNFOLLOWED, CheckResult, CheckSeverity
 
 log = structlog.get_logger()
 
@@ -14,14 +19,32 @@ FINDING = "source_finding"
 class Findings:
     """The findings of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records, self._clock = records, clock
         self._logged: set[CheckResult] = set()
 
-    def log(self, finding: CheckResult) -> None:
-        """Log a finding, unless it was logged before."""
-        if finding not in self._logged:
-            self._logged.add(finding)
-            told(finding)
+    def told(self, found: Sequence[CheckResult]) -> Iterator[CheckResult]:
+        """Each of all that a look has found that is not in order, after it is logged, unless that
+        was done before."""
+        self._note([one for one in found if one.check == UNFOLLOWED])
+        for finding in found:
+            if finding.severity is CheckSeverity.OK:
+                continue
+            if finding not in self._logged:
+                self._logged.add(finding)
+                told(finding)
+            yield finding
+
+    def _note(self, unfollowed: Sequence[CheckResult]) -> None:
+        """Record the tables that differ until one of their rows changes, for `status`."""
+        before = self._records.unfollowed()
+        after = {
+            str(one.table): before.get(str(one.table))
+            or Unfollowed(format_time(self._clock.now()), one.message)
+            for one in unfollowed
+        }
+        if after != before:
+            self._records.write_unfollowed(after)
 
 
 def told(finding: CheckResult) -> None:

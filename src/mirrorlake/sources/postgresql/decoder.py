@@ -366,7 +366,7 @@ class Decoder:
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),
-                hint=f"Run `mirrorlake reset {selected.table}` to reload it.",
+                hint=f"It is loaded anew, or where it stays: `mirrorlake reset {selected.table}`.",
             )
         chosen = selected.selection.get("columns")
         offsets = [

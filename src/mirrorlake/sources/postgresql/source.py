@@ -27,6 +27,7 @@ from mirrorlake.sources.base import (
     DIFFERS,
     LINEAGE,
     REPAIR,
+    UNFOLLOWED,
     CheckResult,
     CheckSeverity,
     Snapshot,
@@ -288,13 +289,13 @@ class PostgresSource:
                 ]
                 findings += [
                     CheckResult(
-                        "columns",
+                        UNFOLLOWED if alters else "columns",
                         CheckSeverity.WARNING,
                         f"columns of {table} have changed: {changes}; the mirror follows with the "
-                        "next change of the table",
+                        "next change of a row of it",
                         table=table,
                     )
-                    for table, changes in self._recognition.unseen(looks)
+                    for table, changes, alters in self._recognition.unseen(looks)
                 ]
         return findings
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from mirrorlake.model.change import Marker, SchemaChangeKind
-from mirrorlake.sources.base import ALTERED, CheckSeverity
+from mirrorlake.sources.base import ALTERED, UNFOLLOWED, CheckSeverity
 from mirrorlake.sources.chunk import Changes, SchemaChange, TableDiffers
 from tests.conformance.scene import differing, events, faults, told
 from tests.sources.postgresql.captured import Captured
@@ -255,9 +255,9 @@ def test_a_change_of_columns_is_told_until_a_row_brings_it(captured: Captured) -
             "alter table apples rename note to remark", "alter table apples add column c int"
         )
         reader.read_to(source.current())
-        (finding,) = [f for f in source.watch(captured.tables) if f.check == "columns"]
+        (finding,) = [f for f in source.watch(captured.tables) if f.check == UNFOLLOWED]
         assert finding.severity is CheckSeverity.WARNING
         assert "column note was renamed to remark, column c was added" in finding.message
         captured.run("insert into apples (id) values (1)")
         reader.read_to(source.current())
-        assert [f for f in source.watch(captured.tables) if f.check == "columns"] == []
+        assert [f for f in source.watch(captured.tables) if f.check == UNFOLLOWED] == []

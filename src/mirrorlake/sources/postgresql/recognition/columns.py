@@ -63,18 +63,20 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
     return None
 
 
-def unseen(known: Known, look: TableLook, captures: Captures) -> str:
-    """How columns were altered since the last change of a row, in words; empty if they were not."""
+def unseen(known: Known, look: TableLook, captures: Captures) -> tuple[str, bool]:
+    """How columns were altered since the last change of a row, in words, empty if they were not;
+    and whether that gives rows other values."""
     now = replace(known, columns=look.columns, types=look.types)
     found = _change(known, now, look, captures)
     if isinstance(found, str):
-        return ""
+        return "", False
     key, append_only = look.key(captures)
     key_change, _is_missed = keys.change_of(
         known, replace(now, key=key, append_only=append_only), ""
     )
     every = [*found.changes, *([key_change] if key_change else [])]
-    return ", ".join(what for _kind, what in every)
+    filled = any(value is not None for value in found.filled.values())
+    return ", ".join(what for _kind, what in every), bool(found.copied or found.differs or filled)
 
 
 def rewritten(known: Known, look: TableLook, captures: Captures) -> Followed | None:

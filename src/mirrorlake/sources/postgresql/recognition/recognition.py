@@ -208,12 +208,16 @@ class Recognition:
         """The error of a table that cannot go on."""
         return _altered(self.tables[oid], what)
 
-    def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[TableId, str]]:
-        """Changes of columns of these tables, after which no row has changed yet."""
+    def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[TableId, str, bool]]:
+        """Changes of columns of these tables, after which no row has changed yet, and whether they
+        give rows other values."""
         for oid, look in looks.items():
             known = self._known.get(oid)
-            if known and (changes := columns.unseen(known, look, captures(self.tables[oid]))):
-                yield self.tables[oid].table, changes
+            if known is None:
+                continue
+            changes, alters = columns.unseen(known, look, captures(self.tables[oid]))
+            if changes:
+                yield self.tables[oid].table, changes, alters
 
     def known(self, oid: int) -> Known | None:
         """By what a table is known as of what the stream has brought; None before the first look.
