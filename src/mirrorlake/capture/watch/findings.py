@@ -9,11 +9,16 @@ import structlog
 from mirrorlake.capture.record import Records, Unfollowed
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
-from mirrorlake.sources.base import UNFOLLOWED, CheckResult, CheckSeverity
+from mirrorlake.sources.base import DIFFERS, UNFOLLOWED, CheckResult, CheckSeverity
 
 log = structlog.get_logger()
 
 FINDING = "source_finding"
+
+READ_AGAIN = (
+    "Unless mirror.schema_change says stop, the table is read again by itself; `mirrorlake status` "
+    "shows how far it is."
+)
 
 
 class Findings:
@@ -50,4 +55,6 @@ class Findings:
 def told(finding: CheckResult) -> None:
     """Log a finding."""
     about = {"table": str(finding.table)} if finding.table else {}
-    log.warning(FINDING, check=finding.check, message=finding.message, hint=finding.remedy, **about)
+    # Its remedy is for a table that cannot be read again.
+    hint = READ_AGAIN if finding.check == DIFFERS else finding.remedy
+    log.warning(FINDING, check=finding.check, message=finding.message, hint=hint, **about)
