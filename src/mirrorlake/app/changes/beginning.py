@@ -51,7 +51,12 @@ def first_version(
             followed.go_on(version)
         before, schema = schema, followed.schema
         batches = batches_in(version, log.actions(version))
-        numbers = {number for one in batches for number in range(one.first, one.last + 1)}
+        numbers = {
+            number
+            for one in batches
+            if not one.is_backfill  # of which the feed has everything
+            for number in range(one.first, one.last + 1)
+        }
         if (
             any(one.loading for one in batches)
             or not followed.has_present_key

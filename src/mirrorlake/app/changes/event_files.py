@@ -50,6 +50,7 @@ from mirrorlake.events.paths import object_name
 from mirrorlake.events.rows import EventObject, EventRows
 from mirrorlake.events.types import EventColumn, UnifiedType
 from mirrorlake.feed.bounds import Beginning, FeedRequest
+from mirrorlake.feed.reader import as_feed_error
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import FeedSnapshot
@@ -237,14 +238,15 @@ class _Conversion:
     def _begun(self, extension: str) -> WrittenTable:
         """With the version from which on all changes are there, which the snapshot records."""
         writer = self._writer
-        version = first_version(
-            writer.table,
-            self._log,
-            writer.key,
-            self._landed,
-            files_below(self._state, self._inside),
-            self._options,
-        )
+        with as_feed_error(FeedRequest(writer.table, Beginning())):
+            version = first_version(
+                writer.table,
+                self._log,
+                writer.key,
+                self._landed,
+                files_below(self._state, self._inside),
+                self._options,
+            )
         if version < 0:
             return self._recorded(WrittenTable("", 0, extension, is_whole=True))
         table_id = str(self._log.snapshot().metadata.get("id", ""))
@@ -293,8 +295,9 @@ class _Conversion:
         followed = FollowedColumns(writer.table, self._log, writer.key, self._hint)
         followed.go_on(max(begin, 0))
         for version, delivery in versions(subscription, begin + 1, self._hint):
-            followed.go_on(version)
-            commit = commit_of(self._log, files, followed, version, delivery)
+            with as_feed_error(FeedRequest(writer.table, Beginning()), version):
+                followed.go_on(version)
+                commit = commit_of(self._log, files, followed, version, delivery)
             if commit is None:
                 continue
             changed = commit.times(max(done.time, done.begun) if commit.is_net else done.time)

@@ -28,6 +28,7 @@ class CommittedBatch:
     files: the number of rows read, by file or run of files; in timestamp mode, files are numbered
         from 1 in the order of `names`.
     names: of the files, in timestamp mode.
+    is_backfill: whether it applied a chunk of a backfill.
     """
 
     version: int
@@ -45,6 +46,7 @@ class CommittedBatch:
     loading: bool = False
     files: tuple[FileRows, ...] = ()
     names: tuple[str, ...] = ()
+    is_backfill: bool = False
 
 
 def batch_of(version: int, info: Action) -> CommittedBatch | None:
@@ -72,6 +74,7 @@ def batch_of(version: int, info: Action) -> CommittedBatch | None:
             loading=bool(metadata.get("loading", False)),
             files=tuple(FileRows.parse(record) for record in metadata.get("read", ())),
             names=tuple(map(str, metadata.get("names", ()))),
+            is_backfill="backfill" in metadata,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
