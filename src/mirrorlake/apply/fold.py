@@ -71,7 +71,7 @@ def fold(batch: LandedBatch) -> NetChanges:
 
     Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow, RowNotFound.
     """
-    data, marker = joined(batch)
+    data, marker = _joined(batch)
     operations = {int(m): int((marker == m).sum()) for m in Marker}
     if not batch.key:
         _check_keyless(batch)
@@ -114,7 +114,7 @@ def fold(batch: LandedBatch) -> NetChanges:
     )
 
 
-def joined(batch: LandedBatch) -> tuple[pa.Table, np.ndarray]:
+def _joined(batch: LandedBatch) -> tuple[pa.Table, np.ndarray]:
     """All rows of a batch, and the marker of each; int8."""
     data = pa.concat_tables(
         [nullable_schema(batch.schema).empty_table(), *(rows.data for _name, rows in batch.files)]
@@ -123,15 +123,15 @@ def joined(batch: LandedBatch) -> tuple[pa.Table, np.ndarray]:
     return data, np.concatenate(markers) if markers else np.zeros(0, np.int8)
 
 
-def with_unchanged_values(batch: LandedBatch) -> pa.Table:
+def with_unchanged_values(batch: LandedBatch) -> tuple[pa.Table, np.ndarray]:
     """All rows of a batch, each with the values that the source did not send for it, which an
-    earlier row of the batch has to have. Raises MissingBaseRow."""
-    data, marker = joined(batch)
+    earlier row of the batch has to have; and the marker of each. Raises MissingBaseRow."""
+    data, marker = _joined(batch)
     code = codes.encode(data.select(list(batch.key))).code
     missing, _base, source = _resolve_unchanged(batch, marker, code)
     if missing is not None and missing.any():
         raise _missing_base(batch, int(np.argmax(missing.any(axis=1))))
-    return data if source is None else _filled(data, source)
+    return (data if source is None else _filled(data, source)), marker
 
 
 class _Groups:
@@ -342,10 +342,7 @@ def _previous_nodes(
 ) -> np.ndarray:
     """The node of the previous version of each masked row: a row of the batch, or n + a key."""
     n = len(marker)
-    order = codes.in_order(code)
-    previous = np.full(n, -1)  # the previous row of the same key
-    same = code[order][1:] == code[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
+    previous = codes.previous(code)
     moved = masked & (marker == Marker.INSERT)  # the key changed: the row before is its delete
     holder = np.where(moved, np.arange(n) - 1, np.arange(n))
     starts = np.cumsum([0, *(rows.data.num_rows for _name, rows in batch.files)])[:-1]

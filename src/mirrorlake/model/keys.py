@@ -58,6 +58,14 @@ def in_order(code: np.ndarray) -> np.ndarray:
     return (both & _ROW).astype(np.int64)
 
 
+def previous(code: np.ndarray) -> np.ndarray:
+    """The row before each with the same code, -1 for none; int64."""
+    order, found = in_order(code), np.full(len(code), -1)
+    same = code[order][1:] == code[order][:-1]
+    found[order[1:][same]] = order[:-1][same]
+    return found
+
+
 def up_to(code: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The row numbers of the first rows of each code, at most `most[code]` each, ascending."""
     order = in_order(code)

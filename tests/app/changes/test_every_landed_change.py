@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,8 @@ from mirrorlake.model.change import (
     UNCHANGED_COLUMN,
 )
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk, FileKind, Footer
 from tests.app.changes.test_convert import CRASHES, Died, dying
 from tests.app.zones import MARKER, Zone
 from tests.events.values import decoded
@@ -193,7 +195,7 @@ def truncate(converted: Converted) -> None:
     footer = Footer("s", FileKind.TRUNCATE, "0/1", "0/1", complete=True)
     path = converted.zone.folder("t") / f"{converted.number:020d}.parquet"
     empty = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
-    pa.parquet.write_table(empty.replace_schema_metadata(footer.encode()), path)
+    pq.write_table(empty.replace_schema_metadata(footer.encode()), path)
 
 
 def test_a_truncation_becomes_deletions(converted: Converted) -> None:
@@ -315,6 +317,22 @@ def test_changes_without_effect_that_the_feed_leaves_out_are_told(tmp_path: Path
     done = converted.convert(project=project)
     assert (done.changes, len(done.lost)) == (1, 1)
     assert converted.shown() == [("UPDATE", 2, "c")]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_backfill_is_the_changes_that_it_makes(converted: Converted, *, is_gone: bool) -> None:
+    chunk = BackfillChunk("one", 1, KeyRange())
+    footer = Footer("s", FileKind.BACKFILL, "0/1", "0/1", complete=True, backfill=chunk)
+    path = converted.land((4, 1, "a"), (4, 2, "other"))
+    rows = pq.read_table(path)
+    pq.write_table(rows.replace_schema_metadata(footer.encode()), path)
+    converted.zone.apply()
+    if is_gone:
+        for file in converted.zone.folder("t").rglob("*.parquet"):
+            file.unlink()
+    done = converted.convert()
+    assert (done.changes, done.lost) == (1, ())
+    assert converted.shown() == [("UPDATE", 2, "other")]
 
 
 def test_commits_whose_files_are_gone_cause_no_scans(

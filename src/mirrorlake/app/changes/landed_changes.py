@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mirrorlake.app.changes.followed_columns import FollowedColumns
 from mirrorlake.app.landed_files import LandedFile, LandedFiles, NotLanded
-from mirrorlake.apply.fold import LandedBatch, joined, with_unchanged_values
+from mirrorlake.apply.fold import LandedBatch, with_unchanged_values
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
@@ -56,15 +56,15 @@ class LandedCommits:
     def changes(
         self, version: int, columns: FollowedColumns, net: pa.Table | None
     ) -> LandedChanges | None:
-        """The changes of a commit in their order; None if the feed has the same, without reading
-        files that only insert.
+        """The changes of a commit in their order; None if the feed has the same, as for backfills,
+        without reading files that only insert.
 
         columns: of the table at that version; net: the rows of the feed, None for none. Raises
         NotLanded if the files are not there, or do not have all values.
         """
         batches = self._batches(version)
         key, schema = columns.key, columns.schema
-        if not key or not batches or schema is None:
+        if not key or not batches or schema is None or any(one.is_backfill for one in batches):
             return None
         if all(map(_only_inserts, batches)) and not self.has_more(version, columns):
             return None
@@ -75,7 +75,7 @@ class LandedCommits:
         self._look(version)
         try:
             files = [self._files.read(number, schema, key) for number in _numbers(batches)]
-            if any(file.kind in {FileKind.TRUNCATE, FileKind.BACKFILL} for file in files):
+            if any(file.kind is FileKind.TRUNCATE for file in files):
                 if len(files) > 1:
                     raise Truncated
                 return None
@@ -107,9 +107,10 @@ def _only_inserts(batch: CommittedBatch) -> bool:
 
 
 def repeats(batch: CommittedBatch) -> bool:
-    """Whether more rows were applied than keys were changed."""
+    """Whether more rows were applied than keys were changed, but for a backfill, of which only
+    what differs is a change."""
     read = sum(sum(one.rows) for one in batch.files if one.rows is not None)
-    return read > batch.inserts + batch.updates + batch.deletes
+    return not batch.is_backfill and read > batch.inserts + batch.updates + batch.deletes
 
 
 def _numbers(batches: Sequence[CommittedBatch]) -> list[int]:
@@ -130,8 +131,8 @@ def _resolved(
     before = _before(schema, net)
     found = [("", before), *((str(one.number), one.rows) for one in files if one.rows is not None)]
     batch = LandedBatch(table, schema.schema, key, found)
-    rows, marker = with_unchanged_values(batch), joined(batch)[1]
-    previous = _previous(rows, key)
+    rows, marker = with_unchanged_values(batch)
+    previous = codes.previous(codes.encode(rows.select(list(key))).code)
     is_there = (previous >= 0) & (marker[np.maximum(previous, 0)] != Marker.DELETE)
     deletes = marker == Marker.DELETE
     last = np.where(deletes & is_there, previous, np.arange(len(marker)))
@@ -162,12 +163,3 @@ def _before(schema: TableSchema, net: pa.Table | None) -> Rows:
         deleted = rows[ROW_DELETED].to_numpy() == True  # noqa: E712  (NULL is not)
     marker = np.where(deleted, Marker.DELETE, Marker.INSERT).astype(np.int8)
     return Rows(rows, pa.array(marker), None, tuple(kinds.names))
-
-
-def _previous(rows: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """The row before each with the same key, -1 for none; int64."""
-    code = codes.encode(rows.select(list(key))).code
-    order, previous = codes.in_order(code), np.full(len(code), -1)
-    same = code[order][1:] == code[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
-    return previous
