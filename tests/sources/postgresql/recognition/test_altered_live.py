@@ -148,7 +148,7 @@ def test_a_table_without_new_rows_is_as_it_was(
         reader.read_to(source.current())
         findings = source.watch(captured.tables)
     assert faults(reader.chunks) == differing(reader.chunks) == []
-    assert "columns" in {f.check for f in findings}
+    assert "unfollowed" in {f.check for f in findings}
     assert {f.check for f in findings if f.severity is CheckSeverity.ERROR} == set()
 
 
