@@ -7,7 +7,7 @@ import pytest
 from mirrorlake.errors import BadValue
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.postgresql.decoder import decoders_of
+from mirrorlake.sources.postgresql.changed_rows import decoders_of
 from mirrorlake.sources.postgresql.reading.copied_rows import columns_of, rows_of
 from mirrorlake.sources.postgresql.reading.copy import block_of
 from mirrorlake.sources.postgresql.types.mapping import Form, PgType

@@ -15,14 +15,12 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from mirrorlake.errors import BadValue, SourceUnavailable, TableError, TableRecreated
-from mirrorlake.model.change import Alteration, Marker, SchemaChangeKind
+from mirrorlake.errors import SourceUnavailable, TableError, TableRecreated
+from mirrorlake.model.change import Alteration, SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.chunk import (
-    Changes,
     Chunk,
     Part,
     SchemaChange,
@@ -33,20 +31,23 @@ from mirrorlake.sources.chunk import (
 )
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
-from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
+from mirrorlake.sources.postgresql.changed_rows import (
+    Described,
+    NotedIn,
+    changes_of,
+    decoders_of,
+)
+from mirrorlake.sources.postgresql.protocol import Messages, Relation
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
-from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent, check_keys, check_whole
+from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent
 from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
 from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer
 from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
 from mirrorlake.sources.postgresql.types.mapping import Resolve
-from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
+from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
-
-NotedIn = Callable[[TableId, str, int], None]
-"""Told of a table, a column and how many of its values were replaced."""
 
 
 @dataclass(slots=True)
@@ -59,17 +60,6 @@ class _Open:
     changes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A relation as it was last described: its table now, and where the table's columns stand."""
-
-    relation: Relation
-    table: SourceTable | None  # None: not selected
-    offsets: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are logged
-    decoders: tuple[ColumnDecoder, ...] = ()
-
-
 @dataclass(slots=True)
 class Decoder:
     """Decodes one stream. `tables` are the selected tables as discovered."""
@@ -80,7 +70,7 @@ class Decoder:
     noted: NotedIn = lambda _table, _column, _count: None
     recognition: Recognition | None = None
     keeps: Callable[[str, TableId], bool] = lambda _identity, _name: False
-    _relations: dict[int, _Known] = field(default_factory=dict)
+    _relations: dict[int, Described] = field(default_factory=dict)
     _open: _Open | None = None
     _described: Relation | None = None  # by the last message of the batch before
     _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
@@ -302,7 +292,7 @@ class Decoder:
         name = TableId(relation.schema, relation.name)
         former = self._names.get(str(relation.oid), name)
         if former != name and self._is_loaded(str(relation.oid), after):
-            self._relations[relation.oid] = _Known(relation, None)
+            self._relations[relation.oid] = Described(relation, None)
             return
         if former != name and self.keeps(str(relation.oid), name):
             name = former
@@ -316,7 +306,7 @@ class Decoder:
             alteration = self._alteration(known, followed) if followed and is_change else None
         except TableError as error:
             yield self._fault(name, error)
-            self._relations[relation.oid] = _Known(relation, None)
+            self._relations[relation.oid] = Described(relation, None)
             return
         if known.table is None:
             return
@@ -324,7 +314,7 @@ class Decoder:
             at = int(transaction[index]), int(ordinal[index])
             yield SchemaChange(known.table, *at, alteration)
 
-    def _alteration(self, known: _Known, followed: Followed) -> Alteration:
+    def _alteration(self, known: Described, followed: Followed) -> Alteration:
         """The changes of the columns, with values of the types that they are described with."""
         decoders = {decoder.column: decoder for decoder in known.decoders}
         filled = {
@@ -355,14 +345,14 @@ class Decoder:
 
     def _describe(
         self, relation: Relation, name: TableId, after: Lsn, followed: Followed | None
-    ) -> _Known:
+    ) -> Described:
         """name: of the table in the mirror."""
         selected = self.tables.get(name)
         if selected is None or selected.table in self._faulty:
-            return _Known(relation, None)
+            return Described(relation, None)
         if selected.identity != str(relation.oid):
             if self._is_loaded(selected.identity, after):
-                return _Known(relation, None)  # it had this name before that table was loaded
+                return Described(relation, None)  # it had this name before that table was loaded
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),
@@ -390,7 +380,7 @@ class Decoder:
         keys = tuple(
             offsets[names.index(key)] for key in (names if table.whole_rows else table.key)
         )
-        return _Known(relation, table, tuple(offsets), keys, decoders)
+        return Described(relation, table, tuple(offsets), keys, decoders)
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -418,70 +408,19 @@ class Decoder:
             if len(mine) == 0:
                 continue
             try:
-                changes = partial(self._changes, messages, known, known.table)
+                changes = partial(changes_of, messages, known, known.table)
+                unlogged = self._unlogged(known.relation)
                 try:
-                    yield changes(mine, transaction, ordinal)
+                    yield changes(mine, transaction, ordinal, unlogged)
                 except KeyNotSent as lacking:
                     if self.recognition is None or not self.recognition.is_split(int(oid)):
                         raise lacking.error from None
                     yield cast("Part", self._partition(int(oid), lambda: KEY_NOT_LOGGED))
                     if len(lacking.rows) < len(mine):
-                        yield changes(np.delete(mine, lacking.rows), transaction, ordinal)
+                        left = np.delete(mine, lacking.rows)
+                        yield changes(left, transaction, ordinal, unlogged)
             except TableError as error:
                 yield self._fault(known.table.table, error)
-
-    def _changes(
-        self,
-        messages: Messages,
-        known: _Known,
-        table: SourceTable,
-        at: np.ndarray,
-        transaction: np.ndarray,
-        ordinal: np.ndarray,
-    ) -> Changes:
-        width = len(known.relation.columns)
-        kind = messages.kind[at]
-        offset = messages.start[at] + 5
-        shape = messages.buffer[offset]
-        has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
-        old = protocol.walk(messages, offset[has_old] + 1, width)
-        if table.whole_rows:
-            check_whole(kind, shape, table, old, self._unlogged(known.relation))
-        else:
-            check_keys(old, known.keys, table, has_old)
-        offset[has_old] = old.end
-        is_new = kind != protocol.DELETE
-        new = protocol.walk(messages, offset[is_new] + 1, width)
-
-        # Which row of `old` belongs to which row of `new`: updates that bring both.
-        old_at, new_at = at[has_old], at[is_new]
-        both = np.flatnonzero(np.isin(new_at, old_at))
-        its_old = np.searchsorted(old_at, new_at[both])
-        _fill_unchanged(new, both, old, its_old)
-        moved = self._key_changed(messages, known, new, both, old, its_old)
-
-        removed = np.concatenate((np.flatnonzero(kind[has_old] == protocol.DELETE), its_old[moved]))
-        moved_new = both[moved]
-        marker = np.where(kind[is_new] == protocol.INSERT, Marker.INSERT, Marker.UPDATE)
-        marker[moved_new] = Marker.INSERT
-
-        tuples = _stack(old.select(removed), new)
-        # In an old tuple everything but the key is NULL or, with identity FULL, of no interest.
-        beside = [c for c in range(width) if c not in known.keys]
-        tuples.kind[: len(removed), beside] = protocol.NULL
-        message = np.concatenate((old_at[removed], new_at))
-        order = np.lexsort((np.arange(len(message)), message))
-        tuples, message = tuples.select(order), message[order]
-        marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))[order]
-        return Changes(
-            table=table,
-            rows=self._decoded(messages, known, table, tuples),
-            marker=marker.astype(np.int8),
-            unchanged=_unchanged(tuples, known.offsets),
-            transaction=transaction[message],
-            ordinal=ordinal[message],
-            metadata=messages.metadata(message),
-        )
 
     def _unlogged(self, relation: Relation) -> list[list[int]] | None:
         """As of `check_whole`."""
@@ -489,59 +428,9 @@ class Decoder:
             return None
         return self._partly.unlogged(relation.oid, [c.name for c in relation.columns])
 
-    def _key_changed(
-        self,
-        messages: Messages,
-        known: _Known,
-        new: Tuples,
-        rows: np.ndarray,
-        old: Tuples,
-        old_rows: np.ndarray,
-    ) -> np.ndarray:
-        """For updates that bring an old tuple: whether the key differs in it, or the whole row is
-        one that goes and another that comes."""
-        changed = np.full(len(rows), known.table is not None and known.table.whole_rows)
-        if len(rows) == 0 or changed.any():
-            return changed
-        now, before = new.select(rows), old.select(old_rows)
-        for offset in known.keys:
-            differs = pc.not_equal(
-                protocol.texts(messages, now, offset), protocol.texts(messages, before, offset)
-            )
-            changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
-        return changed
-
-    def _decoded(
-        self, messages: Messages, known: _Known, table: SourceTable, tuples: Tuples
-    ) -> pa.RecordBatch:
-        columns = []
-        for decoder, offset in zip(known.decoders, known.offsets, strict=True):
-            texts = protocol.texts(messages, tuples, offset)
-            try:
-                columns.append(decoder.decode(texts))
-            except pa.ArrowInvalid as error:
-                raise BadValue(
-                    f"a value does not fit {decoder.type.type}: {error}",
-                    table=str(table.table),
-                    column=decoder.column,
-                    hint="This is a bug. Report it with the type of the column.",
-                ) from error
-        return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
-
     def _fault(self, table: TableId, error: TableError) -> TableLost:
         self._faulty.add(table)
         return TableLost(table, error)
-
-
-def decoders_of(
-    table: SourceTable, extremes: Extremes, noted: NotedIn
-) -> tuple[ColumnDecoder, ...]:
-    """For the columns of a table, in their order."""
-    name, noted_in_table = str(table.table), partial(noted, table.table)
-    types = table.source_types
-    return tuple(
-        ColumnDecoder(name, c, types[c], extremes, noted_in_table) for c in table.schema.names
-    )
 
 
 def _is_change(kind: np.ndarray) -> np.ndarray:
@@ -569,31 +458,3 @@ def _renamed(former: TableId, name: TableId) -> TableRecreated:
 def _key_names(relation: Relation) -> tuple[str, ...]:
     """The columns of old rows that the log contains."""
     return tuple(column.name for column in relation.columns if column.is_key)
-
-
-def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:
-    """The old tuple may have what the new one leaves out: the key, with identity FULL everything.
-
-    The letter before the old tuple does not say which: of a partitioned table it is the identity
-    of the root, while the partition decides what is sent. But what is left out is never NULL.
-    """
-    if len(rows) == 0:
-        return
-    left_out = new.kind[rows] == protocol.UNCHANGED
-    row, column = np.nonzero(left_out & (old.kind[old_rows] == protocol.TEXT))
-    for name in ("kind", "begin", "length"):
-        getattr(new, name)[rows[row], column] = getattr(old, name)[old_rows[row], column]
-
-
-def _stack(first: Tuples, second: Tuples) -> Tuples:
-    return Tuples(
-        np.concatenate((first.kind, second.kind)),
-        np.concatenate((first.begin, second.begin)),
-        np.concatenate((first.length, second.length)),
-        np.concatenate((first.end, second.end)),
-    )
-
-
-def _unchanged(tuples: Tuples, offsets: Sequence[int]) -> np.ndarray | None:
-    unchanged = tuples.kind[:, list(offsets)] == protocol.UNCHANGED
-    return unchanged if unchanged.any() else None

@@ -19,13 +19,13 @@ from mirrorlake.sources.base import (
     RetainedLog,
 )
 from mirrorlake.sources.postgresql import publication, rejected
+from mirrorlake.sources.postgresql.changed_rows import NotedIn
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     OpenConnections,
     patiently,
     translated,
 )
-from mirrorlake.sources.postgresql.decoder import NotedIn
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.replication import history

@@ -29,6 +29,7 @@ from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Recognising
 from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.postgresql.changed_rows import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     OpenConnections,
@@ -39,7 +40,7 @@ from mirrorlake.sources.postgresql.connect import (
     patiently,
     translated,
 )
-from mirrorlake.sources.postgresql.decoder import Decoder, NotedIn, decoders_of
+from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.reading import heaps
 from mirrorlake.sources.postgresql.reading.copied_rows import (
     VERSION,

@@ -1,0 +1,173 @@
+"""From the messages of one table to changes in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadValue
+from mirrorlake.model.change import Marker
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import Changes
+from mirrorlake.sources.postgresql import protocol
+from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
+from mirrorlake.sources.postgresql.recognition.old_rows import check_keys, check_whole
+from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
+from mirrorlake.sources.table import SourceTable
+
+NotedIn = Callable[[TableId, str, int], None]
+"""Told of a table, a column and how many of its values were replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A relation as it was last described: its table now, and where the table's columns stand."""
+
+    relation: Relation
+    table: SourceTable | None  # None: not selected
+    offsets: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are logged
+    decoders: tuple[ColumnDecoder, ...] = ()
+
+
+def decoders_of(
+    table: SourceTable, extremes: Extremes, noted: NotedIn
+) -> tuple[ColumnDecoder, ...]:
+    """For the columns of a table, in their order."""
+    name, noted_in_table = str(table.table), partial(noted, table.table)
+    types = table.source_types
+    return tuple(
+        ColumnDecoder(name, c, types[c], extremes, noted_in_table) for c in table.schema.names
+    )
+
+
+def changes_of(
+    messages: Messages,
+    known: Described,
+    table: SourceTable,
+    at: np.ndarray,
+    transaction: np.ndarray,
+    ordinal: np.ndarray,
+    unlogged: Sequence[Sequence[int]] | None,
+) -> Changes:
+    """The changes of one table in the messages `at`.
+
+    transaction, ordinal: of each message; unlogged: as of `check_whole`. Raises KeyNotSent and
+    TableError.
+    """
+    width = len(known.relation.columns)
+    kind = messages.kind[at]
+    offset = messages.start[at] + 5
+    shape = messages.buffer[offset]
+    has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
+    old = protocol.walk(messages, offset[has_old] + 1, width)
+    if table.whole_rows:
+        check_whole(kind, shape, table, old, unlogged)
+    else:
+        check_keys(old, known.keys, table, has_old)
+    offset[has_old] = old.end
+    is_new = kind != protocol.DELETE
+    new = protocol.walk(messages, offset[is_new] + 1, width)
+
+    # Which row of `old` belongs to which row of `new`: updates that bring both.
+    old_at, new_at = at[has_old], at[is_new]
+    both = np.flatnonzero(np.isin(new_at, old_at))
+    its_old = np.searchsorted(old_at, new_at[both])
+    _fill_unchanged(new, both, old, its_old)
+    moved = _key_changed(messages, known, new, both, old, its_old)
+
+    removed = np.concatenate((np.flatnonzero(kind[has_old] == protocol.DELETE), its_old[moved]))
+    moved_new = both[moved]
+    marker = np.where(kind[is_new] == protocol.INSERT, Marker.INSERT, Marker.UPDATE)
+    marker[moved_new] = Marker.INSERT
+
+    tuples = _stack(old.select(removed), new)
+    # In an old tuple everything but the key is NULL or, with identity FULL, of no interest.
+    beside = [c for c in range(width) if c not in known.keys]
+    tuples.kind[: len(removed), beside] = protocol.NULL
+    message = np.concatenate((old_at[removed], new_at))
+    order = np.lexsort((np.arange(len(message)), message))
+    tuples, message = tuples.select(order), message[order]
+    marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))[order]
+    return Changes(
+        table=table,
+        rows=_decoded(messages, known, table, tuples),
+        marker=marker.astype(np.int8),
+        unchanged=_unchanged(tuples, known.offsets),
+        transaction=transaction[message],
+        ordinal=ordinal[message],
+        metadata=messages.metadata(message),
+    )
+
+
+def _key_changed(
+    messages: Messages,
+    known: Described,
+    new: Tuples,
+    rows: np.ndarray,
+    old: Tuples,
+    old_rows: np.ndarray,
+) -> np.ndarray:
+    """For updates that bring an old tuple: whether the key differs in it, or the whole row is
+    one that goes and another that comes."""
+    changed = np.full(len(rows), known.table is not None and known.table.whole_rows)
+    if len(rows) == 0 or changed.any():
+        return changed
+    now, before = new.select(rows), old.select(old_rows)
+    for offset in known.keys:
+        differs = pc.not_equal(
+            protocol.texts(messages, now, offset), protocol.texts(messages, before, offset)
+        )
+        changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+    return changed
+
+
+def _decoded(
+    messages: Messages, known: Described, table: SourceTable, tuples: Tuples
+) -> pa.RecordBatch:
+    columns = []
+    for decoder, offset in zip(known.decoders, known.offsets, strict=True):
+        texts = protocol.texts(messages, tuples, offset)
+        try:
+            columns.append(decoder.decode(texts))
+        except pa.ArrowInvalid as error:
+            raise BadValue(
+                f"a value does not fit {decoder.type.type}: {error}",
+                table=str(table.table),
+                column=decoder.column,
+                hint="This is a bug. Report it with the type of the column.",
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
+
+
+def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:
+    """The old tuple may have what the new one leaves out: the key, with identity FULL everything.
+
+    The letter before the old tuple does not say which: of a partitioned table it is the identity
+    of the root, while the partition decides what is sent. But what is left out is never NULL.
+    """
+    if len(rows) == 0:
+        return
+    left_out = new.kind[rows] == protocol.UNCHANGED
+    row, column = np.nonzero(left_out & (old.kind[old_rows] == protocol.TEXT))
+    for name in ("kind", "begin", "length"):
+        getattr(new, name)[rows[row], column] = getattr(old, name)[old_rows[row], column]
+
+
+def _stack(first: Tuples, second: Tuples) -> Tuples:
+    return Tuples(
+        np.concatenate((first.kind, second.kind)),
+        np.concatenate((first.begin, second.begin)),
+        np.concatenate((first.length, second.length)),
+        np.concatenate((first.end, second.end)),
+    )
+
+
+def _unchanged(tuples: Tuples, offsets: Sequence[int]) -> np.ndarray | None:
+    unchanged = tuples.kind[:, list(offsets)] == protocol.UNCHANGED
+    return unchanged if unchanged.any() else None
