@@ -103,7 +103,10 @@ class EvolvingDatabase:
             yield capture
 
     def new_capture(
-        self, dying: CrashHook | None = None, stop: threading.Event | None = None
+        self,
+        dying: CrashHook | None = None,
+        stop: threading.Event | None = None,
+        watch_seconds: float = 0.1,
     ) -> Capture:
         settings = CaptureSettings(
             load_workers=1,
@@ -112,7 +115,7 @@ class EvolvingDatabase:
             metadata_columns=self.metadata,
             stops_at=self.stops_at,
             uncaptured=self.uncaptured,
-            watch_seconds=0.1 if stop else 30.0,
+            watch_seconds=watch_seconds if stop else 30.0,
             load=self.load or ("*.*",),
             load_joining=self.load is None,
             load_beside=self.load_beside,

@@ -27,6 +27,7 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import no_crash
 from mirrorlake.model.keys import KeyRange
+from mirrorlake.sources.postgresql.recognition.table_message import TableMessage
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -212,8 +213,9 @@ def test_a_backfill_of_equal_rows_leaves_no_trace(tmp_path: Path, database: Data
 
 @pytest.mark.full
 def test_exchanged_names_of_an_idle_table_are_never_landed_under_each_other(
-    tmp_path: Path, database: Database
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(TableMessage, "write", lambda *_: None)  # as if it were not permitted
     live = Live(tmp_path, database, 3)
     live.capture()
     live.apply()
@@ -235,9 +237,7 @@ def test_exchanged_names_of_an_idle_table_are_never_landed_under_each_other(
     assert [live.state(number) for number in asked] == [BackfillJobState.FAILED] * 2
     messages = {job.request.id: job.message for job in live.jobs.jobs()}
     assert "the columns of public.orders have changed" in messages[asked[0]]
-    assert (
-        "the stream sees the change of columns with the next change of a row" in messages[asked[0]]
-    )
+    assert "since the stream described them" in messages[asked[0]]
     assert "note" in messages[asked[1]]
     assert before["Tables/public/orders"] == live.lake.tables["Tables/public/orders"].table.rows
     assert before["Tables/public/words"] == live.lake.tables["Tables/public/words"].table.rows

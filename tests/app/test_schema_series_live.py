@@ -199,9 +199,9 @@ def test_a_series_of_changes_ends_equal(
     for _ in range(random.randrange(3, 12)):
         evolving.run(series.transaction())
         next(moment)
-    evolving.run(
-        f"insert into apples (id) values ({next(series.ids)})", "insert into log values (1)"
-    )
+    if random.randrange(2):  # else the last alterations have no row behind them
+        evolving.run(f"insert into apples (id) values ({next(series.ids)})")
+    evolving.run("insert into log values (1)")
     evolving.capture()
     evolving.apply()
     evolving.check("apples")

@@ -29,6 +29,7 @@ from mirrorlake.errors import NotReached, UsageError
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql.recognition.table_message import TableMessage
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.store import Store
@@ -382,7 +383,9 @@ def test_a_damaged_data_file_is_named(live: Live) -> None:
 
 
 @pytest.mark.full
-def test_a_table_that_fails_in_the_middle_keeps_none_from_being_compared(live: Live) -> None:
+def test_a_table_that_fails_in_the_middle_keeps_none_from_being_compared(
+    live: Live, unwritten: None
+) -> None:
     live.database.execute(
         "create table aaa_large (id bigint primary key, text text)",
         "insert into aaa_large select g, repeat(md5(g::text), 300) from generate_series(1, 3000) g",
@@ -405,12 +408,27 @@ def test_a_table_that_fails_in_the_middle_keeps_none_from_being_compared(live: L
     ],
 )
 def test_columns_that_the_mirror_does_not_have_yet_are_named(
-    live: Live, alteration: str, reason: str
+    live: Live, unwritten: None, alteration: str, reason: str
 ) -> None:
     live.database.execute(alteration)
     found = live.verify("public.orders", "public.words")
     assert reason in found["public.words"].unverified
     assert found["public.orders"].is_equal
+
+
+@pytest.mark.full
+def test_an_altered_table_without_rows_is_followed_and_compared(live: Live) -> None:
+    live.database.execute(
+        "alter table words add more int default 7", "alter table words rename note to remark"
+    )
+    found = live.verify("public.words")
+    assert found["public.words"].is_equal, found["public.words"].facts()
+
+
+@pytest.fixture
+def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role may not write to the log, so that alterations come with rows only."""
+    monkeypatch.setattr(TableMessage, "write", lambda *_: None)
 
 
 @pytest.mark.full

@@ -164,13 +164,18 @@ def reached(chunk: Chunk) -> list[LogPoint]:
 
 @contextmanager
 def streaming(
-    source: Source, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+    source: Source,
+    tables: Sequence[SourceTable],
+    since: LogPoint,
+    *,
+    metadata: bool = False,
+    secret: str = "",
 ) -> Iterator[Reader]:
     """The stream of the source. A place that is still held by the stream before is waited for."""
 
     def opened() -> ChangeStream | None:
         try:
-            return source.stream(tables, since, metadata=metadata)
+            return source.stream(tables, since, metadata=metadata, secret=secret)
         except SourceUnavailable:
             return None
 

@@ -27,13 +27,11 @@ from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.errors import (
-    PrerequisiteMissing,
     SlotInUse,
     SourceGap,
     SourceUnavailable,
     TableAltered,
     TableError,
-    UnsupportedTable,
 )
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
@@ -118,6 +116,7 @@ class Capture:
             unloaded=self._unloaded,
             guard=self._lease.check,
             begins=partial(append_only.begins, records),
+            undescribed=self._guard.look_soon,
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -162,7 +161,10 @@ class Capture:
             self.step(0.2)
             if loop.is_read_to(target):
                 self._check_source(self._source.discover())
-                self._finish()
+                if self._findings.awaits_log:
+                    target = self._source.current()
+                else:
+                    self._finish()
         while not self._stop.is_set() and not self._backfills.is_done():
             self.step(0.2)
 
@@ -349,7 +351,7 @@ class Capture:
         """Load what is missing, then stream from the last acknowledged point."""
         streamed = self._streamed()
         missing = {table.table: table for sink in self._sinks for table in sink.missing(streamed)}
-        if missing and self._included(list(missing.values())):
+        if missing and members.include(self._source, list(missing.values()), self._records):
             with self._renewing():
                 snapshot = self._source.snapshot()
             try:
@@ -367,6 +369,7 @@ class Capture:
             self._streamed(),
             common([writer.durable for writer in self._writers]),
             metadata=any(sink.metadata for sink in self._sinks),
+            secret=self._records.secret_of(record),
         )
         self.loop = CaptureLoop(
             self._stream,
@@ -449,24 +452,6 @@ class Capture:
     def _landed(self, part: Part) -> Part | None:
         found = self._unloaded.landed(part)
         return None if found is None else self._backfills.landed(found)
-
-    def _included(self, tables: Sequence[SourceTable]) -> bool:
-        """Let the stream carry more tables: at once, or those that the source lets it carry. The
-        others stop. Returns whether any of them is carried."""
-        objects = self._source.objects
-        if objects is None:
-            return True
-        try:
-            objects.include(tables)
-        except PrerequisiteMissing as error:
-            if len(tables) > 1:
-                return bool([table for table in tables if self._included([table])])
-            (table,) = tables
-            hint = f"{error.hint} The next run then loads the table."
-            refused = UnsupportedTable(error.what, table=str(table.table), hint=hint)
-            members.stop(self._records, refused)
-            return False
-        return True
 
     def _reopen(self) -> None:
         """Find or make the place in the log, load what is missing, and stream."""

@@ -25,6 +25,7 @@ from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
     NotLogged,
     NotSelected,
+    PrerequisiteMissing,
     SelectionChanged,
     TableAltered,
     TableError,
@@ -34,7 +35,7 @@ from mirrorlake.errors import (
 )
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
@@ -242,3 +243,20 @@ def _leave_out(selected: set[TableId], records: Records, sinks: Sequence[Sink]) 
 
 def _is_held(table: TableId, sinks: Sequence[Sink]) -> bool:
     return any(sink.holds(table) for sink in sinks)
+
+
+def include(source: Source, tables: Sequence[SourceTable], records: Records) -> bool:
+    """Let the stream carry more tables: at once, or those that the source lets it carry. The
+    others stop. Returns whether any of them is carried."""
+    if source.objects is None:
+        return True
+    try:
+        source.objects.include(tables)
+    except PrerequisiteMissing as error:
+        if len(tables) > 1:
+            return bool([table for table in tables if include(source, [table], records)])
+        (table,) = tables
+        hint = f"{error.hint} The next run then loads the table."
+        stop(records, UnsupportedTable(error.what, table=str(table.table), hint=hint))
+        return False
+    return True

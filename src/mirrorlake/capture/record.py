@@ -7,20 +7,21 @@ changes silently; `known.json` holds by what the source recognises the tables, a
 on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
 the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
-have other values, and of which no row has changed since; `loads.json`, where not every table is
-loaded, says of which the rows are; `outage.json` is there while the source does not answer, and
-`awaited.json` while a transaction of others keeps it from taking a snapshot; `retained.json` says
-how much of its log the source keeps, and `waiting_events.json` which events wait for their file;
-`truncated.json` (strict zones) holds the position before which nothing of a table may be published
-again.
+have other values, which the stream will not say before one of their rows changes; `loads.json`,
+where not every table is loaded, says of which the rows are; `outage.json` is there while the source
+does not answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
+`retained.json` says how much of its log the source keeps, and `waiting_events.json` which events
+wait for their file; `truncated.json` (strict zones) holds the position before which nothing of a
+table may be published again.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -50,6 +51,8 @@ LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 UNFOLLOWED = "unfollowed.json"
 
+_SECRET = 32  # bytes
+
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a record that another program has written."""
 
@@ -58,17 +61,19 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 class StreamRecord:
     """`stream.json`. `start` is empty until the place in the source's log is made; before that,
     `made` is what is about to be made in the source, so that a crash leaves it known. `repair`:
-    why the stream gets a new start; empty when it does not."""
+    why the stream gets a new start; empty when it does not. `secret`: as `Source.stream` has it;
+    earlier releases had none."""
 
     stream: str
     source: Mapping[str, str]
     start: str = ""
     made: Sequence[str] = ()
     repair: str = ""
+    secret: str = field(default="", repr=False)
 
     @classmethod
     def new(cls, source: Mapping[str, str], intended: Sequence[str] = ()) -> Self:
-        return cls(str(uuid.uuid4()), source, made=intended)
+        return cls(str(uuid.uuid4()), source, made=intended, secret=secrets.token_hex(_SECRET))
 
     @property
     def is_established(self) -> bool:
@@ -149,8 +154,8 @@ class WithoutEffect:
 
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
-    """What was done to the columns of a table, which the mirror follows with the next change of a
-    row; since: when it was seen."""
+    """What was done to the columns of a table, and why the mirror does not have it yet; since: when
+    it was seen."""
 
     since: str
     change: str
@@ -178,10 +183,18 @@ class Records:
             record["start"],
             record["made"],
             record.get("repair", ""),
+            record.get("secret", ""),
         )
 
     def write_stream(self, record: StreamRecord) -> None:
         self._write(STREAM, asdict(record))
+
+    def secret_of(self, record: StreamRecord) -> str:
+        """The secret of a stream, which one of an earlier release gets now."""
+        if not record.secret:
+            record = replace(record, secret=secrets.token_hex(_SECRET))
+            self.write_stream(record)
+        return record.secret
 
     def joined(self, sink: str, record: StreamRecord) -> str | None:
         """The point from which on a sink takes part; None where that is the start of the stream."""

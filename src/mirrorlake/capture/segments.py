@@ -148,7 +148,8 @@ def empty(table: SourceTable, span: Span, alteration: Alteration) -> RowSegment:
     """An alteration without rows."""
     schema = arrow_schema(table.schema)
     rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema.names)
-    return RowSegment(table, rows, None, pa.array([], pa.int8()), span, alteration)
+    stored = alteration if alteration.is_stored else None  # the columns of the file say the rest
+    return RowSegment(table, rows, None, pa.array([], pa.int8()), span, stored)
 
 
 def emptied(

@@ -56,9 +56,12 @@ DIFFERS = "differs"
 once."""
 
 
+DESCRIBED = "described"
+"""The check that finds columns altered, where the log says so by now without a change of a row."""
+
 UNFOLLOWED = "unfollowed"
-"""The check that finds columns altered so that rows have other values, where the log will say so
-with the next change of a row. Reported at each look until then."""
+"""The check that finds columns altered so that rows have other values, where the log does not say
+so before the next change of a row. Reported at each look until then."""
 
 
 class Inclusion(Enum):
@@ -402,14 +405,21 @@ class Source(Protocol):
         ...
 
     def stream(
-        self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+        self,
+        tables: Sequence[SourceTable],
+        since: LogPoint,
+        *,
+        metadata: bool = False,
+        secret: str = "",
     ) -> ChangeStream:
         """The changes of these tables in the transactions that `since` does not cover; some covered
         ones may be included.
 
         A server that remembers what was acknowledged leaves that out regardless of `since`.
 
-        metadata: whether changes carry the source's metadata of each row.
+        metadata: whether changes carry the source's metadata of each row. secret: of this stream,
+        the same after a restart; known by it, what the source writes for itself into its log is not
+        taken from others. Without it nothing is written.
         """
         ...
 

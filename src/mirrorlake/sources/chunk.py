@@ -109,13 +109,14 @@ class SchemaChange:
 
     Until the first one of a stream a table is as it was passed to `stream`. alteration: what this
     does to earlier rows, if anything; then a change or a truncation of the table follows in the
-    same transaction, before any other of the table.
+    same transaction, before any other of the table, unless it comes `without_rows`.
     """
 
     table: SourceTable
     transaction: int
     ordinal: int
     alteration: Alteration | None = None
+    without_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

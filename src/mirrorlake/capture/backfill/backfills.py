@@ -127,15 +127,17 @@ class Backfills:
         unloaded: Unloaded | None = None,
         guard: Callable[[], None] = lambda: None,
         begins: Callable[[BackfillJob], None] = lambda _job: None,
+        undescribed: Callable[[], None] = lambda: None,
     ) -> None:
         """guard: raises when this process may no longer write; called before a job is written.
         begins: called before the first snapshot of a backfill, perhaps once more after a crash.
+        undescribed: called when the source has other columns than the stream has described.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
         that differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
-        self._guard, self._begins = guard, begins
+        self._guard, self._begins, self._undescribed = guard, begins, undescribed
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
@@ -430,6 +432,8 @@ class Backfills:
                 self._end(running, BackfillJobState.UNSUPPORTED, result.what)
             case TableAltered() if self._is_patient(running):
                 running.unseen += 1
+                if running.unseen == 1:
+                    self._undescribed()
                 self._read_later(running, result.what)
             case TableError():
                 self._end(running, BackfillJobState.FAILED, result.what)

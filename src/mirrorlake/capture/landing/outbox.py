@@ -129,9 +129,12 @@ class Outbox:
         return rows
 
     def alter(self, change: SchemaChange, transactions: Transactions, now: float) -> None:
-        """Record an alteration of the columns, which is landed with the next change."""
+        """Record an alteration of the columns, which is landed with the next change, or by itself
+        where none comes."""
         alteration = change.alteration
-        if alteration is None or not alteration.is_stored:
+        # In a strict zone, columns come with rows.
+        is_landed_alone = change.without_rows and self.fill is None
+        if alteration is None or not (alteration.is_stored or is_landed_alone):
             return
         if not segments.is_landed(change, transactions, self.checkpoint):
             closed = Closed.of(transactions, change.transaction)

@@ -9,7 +9,7 @@ import structlog
 from mirrorlake.capture.record import Records, Unfollowed
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
-from mirrorlake.sources.base import DIFFERS, UNFOLLOWED, CheckResult, CheckSeverity
+from mirrorlake.sources.base import DESCRIBED, DIFFERS, UNFOLLOWED, CheckResult, CheckSeverity
 
 log = structlog.get_logger()
 
@@ -22,15 +22,18 @@ READ_AGAIN = (
 
 
 class Findings:
-    """The findings of one process."""
+    """The findings of one process. awaits_log: whether the log has more of what the last look has
+    found than the stream has read."""
 
     def __init__(self, records: Records, clock: Clock) -> None:
         self._records, self._clock = records, clock
         self._logged: set[CheckResult] = set()
+        self.awaits_log = False
 
     def told(self, found: Sequence[CheckResult]) -> Iterator[CheckResult]:
         """Each of all that a look has found that is not in order, after it is logged, unless that
         was done before."""
+        self.awaits_log = any(one.check == DESCRIBED for one in found)
         self._note([one for one in found if one.check == UNFOLLOWED])
         for finding in found:
             if finding.severity is CheckSeverity.OK:

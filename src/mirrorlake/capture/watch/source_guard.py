@@ -73,6 +73,10 @@ class SourceGuard:
         self._watched = now
         return True
 
+    def look_soon(self) -> None:
+        """Something was found that the next look will treat."""
+        self._asked = self._watched = float("-inf")
+
     def finds_rejected(self) -> bool:
         """Whether the source rejects changes because they would be streamed; looks once a second
         at most, and less often at what could not be mended, and while its log stands still."""

@@ -184,7 +184,12 @@ class MemorySource:
         return MemorySnapshot(self._settings)
 
     def stream(
-        self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+        self,
+        tables: Sequence[SourceTable],
+        since: LogPoint,
+        *,
+        metadata: bool = False,
+        secret: str = "",  # noqa: ARG002 - nothing is written into its log
     ) -> MemoryStream:
         if slot := self._slot():
             since = since.join(slot.acknowledged)

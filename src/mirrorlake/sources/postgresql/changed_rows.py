@@ -25,7 +25,7 @@ NotedIn = Callable[[TableId, str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedRelation:
     """A relation as it was last described: its table now, and where the table's columns stand."""
 
     relation: Relation
@@ -48,7 +48,7 @@ def decoders_of(
 
 def changes_of(
     messages: Messages,
-    known: Described,
+    known: DescribedRelation,
     table: SourceTable,
     at: np.ndarray,
     transaction: np.ndarray,
@@ -107,7 +107,7 @@ def changes_of(
 
 def _key_changed(
     messages: Messages,
-    known: Described,
+    known: DescribedRelation,
     new: Tuples,
     rows: np.ndarray,
     old: Tuples,
@@ -128,7 +128,7 @@ def _key_changed(
 
 
 def _decoded(
-    messages: Messages, known: Described, table: SourceTable, tuples: Tuples
+    messages: Messages, known: DescribedRelation, table: SourceTable, tuples: Tuples
 ) -> pa.RecordBatch:
     columns = []
     for decoder, offset in zip(known.decoders, known.offsets, strict=True):

@@ -32,7 +32,7 @@ from mirrorlake.sources.chunk import (
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.changed_rows import (
-    Described,
+    DescribedRelation,
     NotedIn,
     changes_of,
     decoders_of,
@@ -44,6 +44,7 @@ from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent
 from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
 from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer
 from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
+from mirrorlake.sources.postgresql.recognition.table_message import PREFIX, TableMessage
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import matches
@@ -62,7 +63,8 @@ class _Open:
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes one stream. `tables` are the selected tables as discovered."""
+    """Decodes one stream. `tables` are the selected tables as discovered; secret: of messages of
+    ours in the log, without which there are none."""
 
     tables: Mapping[TableId, SourceTable]
     resolve: Resolve
@@ -70,10 +72,12 @@ class Decoder:
     noted: NotedIn = lambda _table, _column, _count: None
     recognition: Recognition | None = None
     keeps: Callable[[str, TableId], bool] = lambda _identity, _name: False
-    _relations: dict[int, Described] = field(default_factory=dict)
+    secret: str = ""
+    _relations: dict[int, DescribedRelation] = field(default_factory=dict)
     _open: _Open | None = None
     _described: Relation | None = None  # by the last message of the batch before
     _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
+    _messages: dict[int, TableMessage] = field(default_factory=dict)  # of the batch, by message
     _leaves: dict[int, tuple[int, int, tuple[str, ...] | None]] = field(default_factory=dict)
     _partly: PartlyLogged = field(default_factory=PartlyLogged)
     _noted: KnownTables = field(default_factory=dict)  # behind the last end in the batch
@@ -187,11 +191,18 @@ class Decoder:
         self.recognition.begin(described, changed, np.unique(ids).tolist())
         self._followed.clear()
         self._leaves.clear()
+        self._messages = dict(self._own_messages(messages))
         closed, is_behind = transactions.closed(), False  # the last end
-        for index, relation in relations.items():
+        for index in sorted({*relations, *self._messages}):
             if not is_behind and transaction[index] == closed:
                 is_behind, self._noted = True, self.recognition.noted() if closed else {}
             after = cast("Lsn", transactions.after[transaction[index]])
+            if message := self._messages.get(index):
+                yield from self._checked(
+                    message.oid, partial(self._follow_message, index, message, after)
+                )
+                continue
+            relation = relations[index]
             follow = partial(self._follow, index, relation, int(ids[transaction[index]]), after)
             yield from self._checked(relation.oid, follow)
             # A partition is described right behind its root, whose name its rows get; tables that
@@ -219,16 +230,41 @@ class Decoder:
         self, index: int, relation: Relation, transaction: int, after: Lsn
     ) -> TableDiffers | None:
         assert self.recognition is not None
-        columns = {c.name: str(self.resolve(c.type, c.modifier).type) for c in relation.columns}
-        description = RelationDescription(columns, relation.identity, _key_names(relation))
+        description = self._description(relation)
         found = self.recognition.described(relation.oid, description, transaction, after)
         self._followed[index] = found
+        return self._differing(relation.oid, found)
+
+    def _follow_message(self, index: int, message: TableMessage, after: Lsn) -> TableDiffers | None:
+        assert self.recognition is not None
+        description = self._description(message.relation(self._names[str(message.oid)]))
+        found = self.recognition.described_by(message, description, after)
+        if found is None:
+            return None
+        self._followed[index] = found
+        return self._differing(message.oid, found)
+
+    def _description(self, relation: Relation) -> RelationDescription:
+        columns = {c.name: str(self.resolve(c.type, c.modifier).type) for c in relation.columns}
+        return RelationDescription(columns, relation.identity, _key_names(relation))
+
+    def _differing(self, oid: int, found: Followed) -> TableDiffers | None:
+        """Why earlier rows of a table have unknown values, if they have."""
+        assert self.recognition is not None
         if not found.differs:
             return None
         kinds, reasons = zip(*found.differs.values(), strict=True)
-        error = self.recognition.altered(relation.oid, " and ".join(reasons))
-        name = self._names[str(relation.oid)]
+        error = self.recognition.altered(oid, " and ".join(reasons))
+        name = self._names[str(oid)]
         return TableDiffers(name, frozenset(kinds), error, tuple(found.saved.values()))
+
+    def _own_messages(self, messages: Messages) -> Iterator[tuple[int, TableMessage]]:
+        """What the log has from us about selected tables."""
+        for index in np.flatnonzero(messages.kind == protocol.MESSAGE).tolist():
+            content = messages.content(index, PREFIX)
+            message = content and TableMessage.parse(content, self.secret)
+            if message and str(message.oid) in self._names:
+                yield index, message
 
     def _partition(
         self, oid: int, check: Callable[[], PartitionsDiffer | None]
@@ -258,10 +294,14 @@ class Decoder:
 
     def _barriers(self, messages: Messages) -> Iterator[int]:
         """Where decoding together must stop: a new description of a relation, or a truncation."""
-        kinds = np.array([protocol.RELATION, protocol.TRUNCATE], np.uint8)
+        kinds = np.array([protocol.RELATION, protocol.TRUNCATE, protocol.MESSAGE], np.uint8)
         for index in np.flatnonzero(np.isin(messages.kind, kinds)):
             if messages.kind[index] == protocol.TRUNCATE:
                 yield int(index)
+            elif messages.kind[index] == protocol.MESSAGE:
+                followed = self._followed.get(int(index))
+                if followed is not None and followed.is_change:
+                    yield int(index)
             else:
                 relation = messages.relation(int(index))
                 known = self._relations.get(relation.oid)
@@ -288,11 +328,14 @@ class Decoder:
             return
         if leaf := self._leaves.get(index):
             self._partly.described(*leaf)
-        relation = messages.relation(index)
+        if message := self._messages.get(index):
+            relation = message.relation(self._names[str(message.oid)])
+        else:
+            relation = messages.relation(index)
         name = TableId(relation.schema, relation.name)
         former = self._names.get(str(relation.oid), name)
         if former != name and self._is_loaded(str(relation.oid), after):
-            self._relations[relation.oid] = Described(relation, None)
+            self._relations[relation.oid] = DescribedRelation(relation, None)
             return
         if former != name and self.keeps(str(relation.oid), name):
             name = former
@@ -306,15 +349,15 @@ class Decoder:
             alteration = self._alteration(known, followed) if followed and is_change else None
         except TableError as error:
             yield self._fault(name, error)
-            self._relations[relation.oid] = Described(relation, None)
+            self._relations[relation.oid] = DescribedRelation(relation, None)
             return
         if known.table is None:
             return
         if alteration or (former_table and not _is_alike(known.table, former_table)):
             at = int(transaction[index]), int(ordinal[index])
-            yield SchemaChange(known.table, *at, alteration)
+            yield SchemaChange(known.table, *at, alteration, without_rows=message is not None)
 
-    def _alteration(self, known: Described, followed: Followed) -> Alteration:
+    def _alteration(self, known: DescribedRelation, followed: Followed) -> Alteration:
         """The changes of the columns, with values of the types that they are described with."""
         decoders = {decoder.column: decoder for decoder in known.decoders}
         filled = {
@@ -345,14 +388,16 @@ class Decoder:
 
     def _describe(
         self, relation: Relation, name: TableId, after: Lsn, followed: Followed | None
-    ) -> Described:
+    ) -> DescribedRelation:
         """name: of the table in the mirror."""
         selected = self.tables.get(name)
         if selected is None or selected.table in self._faulty:
-            return Described(relation, None)
+            return DescribedRelation(relation, None)
         if selected.identity != str(relation.oid):
             if self._is_loaded(selected.identity, after):
-                return Described(relation, None)  # it had this name before that table was loaded
+                return DescribedRelation(
+                    relation, None
+                )  # it had this name before that table was loaded
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),
@@ -380,7 +425,7 @@ class Decoder:
         keys = tuple(
             offsets[names.index(key)] for key in (names if table.whole_rows else table.key)
         )
-        return Described(relation, table, tuple(offsets), keys, decoders)
+        return DescribedRelation(relation, table, tuple(offsets), keys, decoders)
 
     # -- rows -----------------------------------------------------------------------------------
 

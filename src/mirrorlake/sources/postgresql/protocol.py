@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-BEGIN, COMMIT, RELATION, TRUNCATE = b"BCRT"
+BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE = b"BCRTM"
 INSERT, UPDATE, DELETE = b"IUD"
 KEY_TUPLE, OLD_TUPLE = b"KO"
 NULL, TEXT, UNCHANGED = b"ntu"
 
-_KINDS = np.frombuffer(b"BCRTIUDYOM", np.uint8)  # the last three mean nothing to us
+_KINDS = np.frombuffer(b"BCRTMIUDYO", np.uint8)  # the last two mean nothing to us
 
 POSTGRES_EPOCH = 946_684_800_000_000
 """Microseconds from 1970 to 2000, from which PostgreSQL counts."""
@@ -95,6 +95,17 @@ class Messages:
     def relation(self, index: int) -> Relation:
         """The Relation message at `index`."""
         return _relation(self.raw[self.start[index] : self.end[index]])
+
+    def content(self, index: int, prefix: str) -> bytes | None:
+        """What the Message at `index` says; None where it is outside of transactions, or has
+        another prefix."""
+        raw, at = self.raw, self.start[index] + 10  # behind type, flags and place
+        beginning = prefix.encode() + b"\0"
+        if not raw[self.start[index] + 1] or not raw.startswith(beginning, at):
+            return None
+        at += len(beginning)
+        (size,) = struct.unpack_from("!I", raw, at)
+        return raw[at + 4 : at + 4 + size]
 
     def truncated(self, index: int) -> list[int]:
         """The relations of the Truncate message at `index`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from math import inf
@@ -24,6 +24,7 @@ from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ALTERED,
+    DESCRIBED,
     DIFFERS,
     LINEAGE,
     REPAIR,
@@ -48,6 +49,7 @@ from mirrorlake.sources.postgresql.connect import (
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
+from mirrorlake.sources.postgresql.recognition.known import TableLook
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
@@ -75,6 +77,7 @@ class PostgresSource:
         self._look = CatalogLook(self._sql, settings, self._resolve)
         self.objects = PostgresObjects(settings, self._sql, self._noted, self._look, self._opened)
         self._recognition: Recognition | None = None
+        self._secret = ""  # of the stream
         self._loaded_names: Mapping[str, TableId] = {}
         self._replaced: Counter[tuple[TableId, str]] = Counter()
 
@@ -208,12 +211,18 @@ class PostgresSource:
         )
 
     def stream(
-        self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+        self,
+        tables: Sequence[SourceTable],
+        since: LogPoint,
+        *,
+        metadata: bool = False,
+        secret: str = "",
     ) -> PostgresStream:
         """The changes that are neither acknowledged to the slot nor covered by `since`."""
         self._recognition = Recognition(
             self._look, {int(table.identity): table for table in tables}
         )
+        self._secret = secret
         with translated():
             self._recognition.begins(since)
             decoder = Decoder(
@@ -223,6 +232,7 @@ class PostgresSource:
                 self._noted,
                 self._recognition,
                 self._keeps,
+                secret,
             )
             replication = self._replication()
             try:
@@ -239,6 +249,7 @@ class PostgresSource:
                     reconnect=self._replication,
                     streaming=self._settings.streaming,
                     two_phase=state is not None and state.two_phase,
+                    messages=bool(secret),
                 )
             except BaseException as error:
                 replication.close()
@@ -287,17 +298,32 @@ class PostgresSource:
                     )
                     for kind, error, within in self._recognition.faults(looks)
                 ]
-                findings += [
-                    CheckResult(
-                        UNFOLLOWED if alters else "columns",
-                        CheckSeverity.WARNING,
-                        f"columns of {table} have changed: {changes}; the mirror follows with the "
-                        "next change of a row of it",
-                        table=table,
-                    )
-                    for table, changes, alters in self._recognition.unseen(looks)
-                ]
+                findings += self._unfollowed(looks)
         return findings
+
+    def _unfollowed(self, looks: Mapping[int, TableLook]) -> Iterator[CheckResult]:
+        """Tables whose columns are other ones than the stream has described. It will describe them
+        when it comes to a message about them, which is written here if that is permitted."""
+        recognition = self._recognition
+        assert recognition is not None
+        for message in recognition.to_write(looks):
+            if self._secret and (at := message.write(self._sql(), self._secret)):
+                recognition.written(message, at)
+            else:
+                self._secret = ""  # refused once, it is not tried again before the next stream
+        for oid, changes, alters in recognition.unseen(looks):
+            table = recognition.tables[oid].table
+            if recognition.awaits(oid, looks[oid]):
+                what = f"columns of {table} have changed: {changes}"
+                yield CheckResult(DESCRIBED, CheckSeverity.OK, what, table=table)
+                continue
+            yield CheckResult(
+                UNFOLLOWED if alters else "columns",
+                CheckSeverity.WARNING,
+                f"columns of {table} have changed: {changes}; the mirror follows with the next "
+                "change of a row of it",
+                table=table,
+            )
 
     def current(self) -> LogPoint:
         with translated():

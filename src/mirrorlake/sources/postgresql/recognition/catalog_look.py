@@ -140,7 +140,7 @@ class CatalogLook:
         columns: dict[int, list[Attribute]] = {}
         for oid, number, name, changed, kind, modifier, missing in attributes:
             column_type = "" if name is None else str(self._resolve(kind, modifier).type)
-            column = Attribute(number, name, changed, tuple(missing), column_type)
+            column = Attribute(number, name, changed, (*missing,), column_type, kind, modifier)
             columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
         links: dict[int, dict[int, int]] = {}

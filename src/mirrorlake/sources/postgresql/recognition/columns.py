@@ -114,6 +114,37 @@ def followed(
         numbers = _by_names(known, look, description)
     if numbers is None:
         numbers, uncertain, is_identified = _unidentified(known, look, names), _UNIDENTIFIED, False
+    found = _numbered(known, look, description, numbers, captures, after, is_identified)
+    if isinstance(found, str):
+        return found
+    if uncertain:
+        found = replace(found, differs={"": uncertain, **found.differs})
+    return _with_key(known, found, description, captures)
+
+
+def looked_at(
+    known: Known,
+    look: TableLook,
+    description: RelationDescription,
+    captures: Captures,
+    after: Lsn,
+) -> Followed | str:
+    """As `followed`, of a description of the very columns of the look."""
+    found = _numbered(known, look, description, [*look.columns], captures, after)
+    return found if isinstance(found, str) else _with_key(known, found, description, captures)
+
+
+def _numbered(
+    known: Known,
+    look: TableLook,
+    description: RelationDescription,
+    numbers: Sequence[int],
+    captures: Captures,
+    after: Lsn | None,
+    is_identified: bool = True,
+) -> Followed | str:
+    """The table as it is described, by columns of these numbers."""
+    names = [*description.columns]
     described = dict(zip(numbers, names, strict=True))
     types = {number: description.columns[name] for number, name in described.items()}
     is_now = types == look.types
@@ -130,12 +161,7 @@ def followed(
     )
     key, append_only = keys.key_of(description, known, now, look, captures)
     now = replace(now, key=key, append_only=append_only, indexes=look.identity.indexes)
-    found = _change(known, now, look, captures, after or known.at)
-    if isinstance(found, str):
-        return found
-    if uncertain:
-        found = replace(found, differs={"": uncertain, **found.differs})
-    return _with_key(known, found, description, captures)
+    return _change(known, now, look, captures, after or known.at)
 
 
 def _with_key(

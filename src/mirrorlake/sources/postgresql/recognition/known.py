@@ -112,13 +112,15 @@ class Attribute:
     """A column in the catalog. name: None once it is dropped; changed: the transaction that wrote
     this of it; missing: the value that rows from before it was added have, which is not in
     the log: its text, which may differ between partitions, and none for NULL; type: what it becomes
-    in the mirror."""
+    in the mirror; type_oid, modifier: its type in the source."""
 
     number: int
     name: str | None
     changed: int
     missing: tuple[str, ...] = ()
     type: str = ""
+    type_oid: int = 0
+    modifier: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,10 @@ def _look(connection: Connection, table: SourceTable) -> tuple[list[Any], list[A
 
 def _unseen(table: SourceTable, column: str, what: str) -> TableAltered:
     return TableAltered(
-        f"the columns of {table.table} have changed since its last row was read: {what}; the "
-        "stream sees the change of columns with the next change of a row",
+        f"the columns of {table.table} have changed since the stream described them: {what}",
         table=str(table.table),
         column=column,
-        hint=f"Change any row of it, then run `mirrorlake backfill {table.table}` again.",
+        hint="Capture lets the stream describe them within 30 seconds, unless it may not execute "
+        "pg_logical_emit_message; then a change of any row does. After that, run `mirrorlake "
+        f"backfill {table.table}` again.",
     )

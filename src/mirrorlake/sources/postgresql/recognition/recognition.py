@@ -24,6 +24,7 @@ from mirrorlake.sources.postgresql.recognition.known import (
 )
 from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer, StreamProgress
 from mirrorlake.sources.postgresql.recognition.renewals import Renewals
+from mirrorlake.sources.postgresql.recognition.table_message import ColumnState, TableMessage
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
 
@@ -60,6 +61,7 @@ class Recognition:
     _pending: dict[tuple[int, int, int], Lsn] = field(default_factory=dict)
     _noted: set[int] = field(default_factory=set)
     _early: set[int] = field(default_factory=set)  # partitions with rows from before they are known
+    _written: dict[int, tuple[TableMessage, Lsn]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known = {
@@ -120,6 +122,21 @@ class Recognition:
         if not is_put_back:
             return found
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
+
+    def described_by(
+        self, message: TableMessage, description: RelationDescription, after: Lsn
+    ) -> Followed | None:
+        """The stream has a message of ours about a table. Returns how it changed; None where that
+        is known already. after: as in `described`. Raises TableAltered."""
+        table, known = self.tables[message.oid], self._known.get(message.oid)
+        if known is None or known.at > after or ColumnState.of(known) != message.before:
+            return None  # a row or a load has told something else since
+        look = message.look
+        found = columns.looked_at(known, look, description, captures(table), after)
+        if isinstance(found, str):
+            raise _altered(table, found)
+        self._note(message.oid, _with_rewritten(found, look))
+        return found
 
     def described_leaf(
         self, oid: int, leaf: int, logged: Collection[str] | None, after: Lsn
@@ -208,16 +225,38 @@ class Recognition:
         """The error of a table that cannot go on."""
         return _altered(self.tables[oid], what)
 
-    def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[TableId, str, bool]]:
-        """Changes of columns of these tables, after which no row has changed yet, and whether they
-        give rows other values."""
+    def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[int, str, bool]]:
+        """Changes of columns of these tables, by oid, that the stream has not described yet, and
+        whether they give rows other values."""
         for oid, look in looks.items():
             known = self._known.get(oid)
             if known is None:
                 continue
             changes, alters = columns.unseen(known, look, captures(self.tables[oid]))
             if changes:
-                yield self.tables[oid].table, changes, alters
+                yield oid, changes, alters
+
+    def to_write(self, looks: Mapping[int, TableLook]) -> Iterator[TableMessage]:
+        """Messages about those of these tables whose columns are other ones than the stream has
+        described, without those that are written."""
+        for oid, look in looks.items():
+            known = self._known.get(oid)
+            if known is None or ColumnState.of(known) == ColumnState.of(look):
+                continue
+            message = TableMessage(oid, ColumnState.of(known), look)
+            if not (written := self._written.get(oid)) or not written[0].is_like(message):
+                yield message
+
+    def written(self, message: TableMessage, at: Lsn) -> None:
+        """The message is in the log."""
+        self._written[message.oid] = message, at
+
+    def awaits(self, oid: int, look: TableLook) -> bool:
+        """Whether the stream is still to come to a message about a table that looks so."""
+        known, (message, at) = self._known.get(oid), self._written.get(oid, (None, Lsn(0)))
+        if known is None or message is None or self.reached.covers(at):
+            return False
+        return message.is_like(TableMessage(oid, ColumnState.of(known), look))
 
     def known(self, oid: int) -> Known | None:
         """By what a table is known as of what the stream has brought; None before the first look.

@@ -48,6 +48,7 @@ _END_SECONDS = 10.0
 """For which the server is waited for at the end of a stream, in seconds."""
 
 _INTERNAL_ERROR = b"XX000"
+_WITH_MESSAGES = 140_000  # the first version that sends them
 
 
 class PostgresStream:
@@ -67,10 +68,12 @@ class PostgresStream:
         reconnect: Callable[[], Connection] | None = None,
         streaming: bool = False,
         two_phase: bool = False,
+        messages: bool = False,
     ) -> None:
         """reconnect: opens another connection, to begin anew, as streaming and a decoder with a
         recognition need it. streaming: transactions in progress are streamed, if the server knows
-        it, and until it fails. two_phase: the slot sends transactions when they are prepared."""
+        it, and until it fails. two_phase: the slot sends transactions when they are prepared.
+        messages: logical messages are requested, if the server can send them."""
         assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
@@ -83,6 +86,7 @@ class PostgresStream:
         self._slot, self._publications = slot, sql.Literal(names)
         self._passed = since  # behind the last transaction that was handed on
         self._has_ended, self._two_phase = False, two_phase
+        self._messages = messages
         self._replayed: Iterator[Message] | None = None  # of a transaction that has waited
         self._reconnect = reconnect
         self._start(streaming=streaming)
@@ -105,6 +109,8 @@ class PostgresStream:
             sql.SQL("proto_version {}").format(sql.Literal(str(newest))),
             sql.SQL("publication_names {}").format(self._publications),
         ]
+        if self._messages and version >= _WITH_MESSAGES:
+            options.append(sql.SQL("messages {}").format(sql.Literal("true")))
         if self._streaming:
             options.append(sql.SQL("streaming {}").format(sql.Literal(self._streaming)))
         begin = Lsn(0) if self._two_phase else self._passed
