@@ -250,3 +250,22 @@ def test_a_backfill_keeps_the_values_of_columns_that_are_gone(evolving: Evolving
     for name, rows in before.items():
         assert evolving.mirrored(name) == rows
         assert evolving.played(name) == played[name]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_key_that_is_added_after_a_crash(evolving: EvolvingDatabase, quiet: bool) -> None:
+    """Changes were landed by all columns, and come again when the catalog shows a key."""
+    evolving.run("update whole set a = 'x' where id = 1")
+    assert evolving.capture(Dying(CrashPoint.CHANGES_PUBLISHED))
+    evolving.run("alter table whole add primary key (id)")
+    if not quiet:
+        evolving.run(
+            "update whole set a = 'y' where id = 2", "update whole set id = 8 where id = 3"
+        )
+    evolving.capture()
+    evolving.apply()
+    evolving.check("whole")
+    evolving.run("delete from whole where id = 1", "insert into whole values (10, 'a', 'b')")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("whole")

@@ -162,6 +162,22 @@ class Checksum:
 
 
 @dataclass(frozen=True, slots=True)
+class RowKey:
+    """By what changes find their rows: by these columns, by `whole_rows`, or by nothing."""
+
+    columns: tuple[str, ...]
+    whole_rows: bool = False
+
+    def encode(self) -> str:
+        return json.dumps({"columns": list(self.columns), "whole_rows": self.whole_rows})
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        facts = json.loads(text)
+        return cls(tuple(map(str, facts["columns"])), bool(facts["whole_rows"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
     """The footer of a file that mirrorlake landed, format version 1.
 
@@ -177,6 +193,7 @@ class Footer:
     alteration: the change of columns before the first row of the file.
     backfill: the chunk that a file of a backfill contains.
     data_file: the checksum of a file that is written as a data file of the table would be.
+    key: of the table as of the file; earlier releases did not record it, and loads do not.
     """
 
     stream: str
@@ -190,6 +207,7 @@ class Footer:
     alteration: Alteration | None = None
     backfill: BackfillChunk | None = None
     data_file: Checksum | None = None
+    key: RowKey | None = None
 
     def encode(self) -> dict[str, str]:
         """The key-value metadata of the Parquet file."""
@@ -213,6 +231,8 @@ class Footer:
             facts["data_file"] = str(self.data_file)
         if self.alteration:
             facts["alteration"] = self.alteration.encode()
+        if self.key:
+            facts["key"] = self.key.encode()
         return {_PREFIX + name: value for name, value in facts.items()}
 
     @classmethod
@@ -252,6 +272,7 @@ class Footer:
                     BackfillChunk.decode(facts["backfill"]) if kind is FileKind.BACKFILL else None
                 ),
                 data_file=Checksum.parse(facts["data_file"]) if "data_file" in facts else None,
+                key=RowKey.decode(facts["key"]) if "key" in facts else None,
             )
         except KeyError as missing:
             raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None

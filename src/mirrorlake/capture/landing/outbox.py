@@ -20,10 +20,11 @@ from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Sp
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN, Alteration
-from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer, RowKey
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Changes, SchemaChange, Transactions, Truncation
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
 
 Fill = Callable[[RowSegment], RowSegment]
@@ -43,6 +44,7 @@ class Written:
     rows: dict[str, int]
     schema: pa.Schema
     alteration: Alteration | None = None
+    key: RowKey | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class Outbox:
         inserted rows replace existing ones.
     number: of the last published file.
     metadata: whether rows have metadata columns.
+    key: of the newest file from before a restart, until the next change; None where it is unknown.
     """
 
     table: TableId
@@ -69,6 +72,7 @@ class Outbox:
     staging: str  # where files are staged; the table's folder, unless that may be recreated
     unfinished: dict[LogPoint, int] = field(default_factory=dict)
     upto: LogPoint | None = None
+    key: RowKey | None = None
     stream_id: str = DEFAULT_STREAM
     metadata: bool = False
     fill: Fill | None = None
@@ -117,7 +121,7 @@ class Outbox:
             rows = 0
         if not closed:
             self._flush(now)
-        alteration, self._alteration = self._alteration, None
+        alteration = self._pop_alteration(part.table)
         if alteration and closed:
             closed = replace(closed, alteration=alteration)
         elif alteration and still_open:
@@ -161,15 +165,27 @@ class Outbox:
         change, closed = self._altered
         if closed is None:
             return
-        alteration, self._alteration = self._alteration, None
-        if self.checkpoint is None or not self.checkpoint.passes(closed.end):
+        if self.checkpoint is not None and self.checkpoint.passes(closed.end):
+            self._alteration = None
+        elif alteration := self._pop_alteration(change.table):
             at = change.ordinal + 1
             self._add(segments.empty(change.table, Span(at, at, closed, closed), alteration), now)
 
-    def altered(self, dropped: tuple[str, ...]) -> Alteration | None:
+    def _pop_alteration(self, table: SourceTable) -> Alteration | None:
+        """What is recorded before the next row of the table, or in its place. Before the first one
+        that was not landed before a restart, that is its key too if the newest file has another
+        one: which key the source tells for one place depends on what it shows by then."""
+        found, self._alteration = self._alteration, None
+        landed, self.key = self.key, None
+        if landed in {None, key_of(table)} or self.fill or (found and found.key is not None):
+            return found
+        key = Alteration(key=table.key, whole_rows=table.whole_rows)
+        return key if found is None else found.then(key)
+
+    def altered(self, table: SourceTable, dropped: tuple[str, ...]) -> Alteration | None:
         """Return the alteration that is landed with a chunk of a backfill, with the columns that
         it drops."""
-        alteration, self._alteration = self._alteration, None
+        alteration = self._pop_alteration(table)
         if not dropped:
             return alteration
         return replace(alteration or Alteration(), dropped=dropped)
@@ -290,7 +306,8 @@ class Outbox:
         file = self._new_file(table.schema)
         file.write(table)
         rows_of = counts(table[MARKER_COLUMN])
-        return Written(file, kind, span, rows_of, table.schema, first.alteration)
+        key = key_of(group[-1].table)
+        return Written(file, kind, span, rows_of, table.schema, first.alteration, key)
 
     def _new_file(self, schema: pa.Schema) -> StagedFile:
         self._staged += 1
@@ -328,10 +345,16 @@ class Outbox:
             rows=written.rows,
             stream_id=self.stream_id,
             alteration=written.alteration,
+            key=written.key,
         )
         if origins.ORDINALS.names[0] in written.schema.names:
             written.file = self._with_origins(written)
         written.file.finish(footer)
+
+
+def key_of(table: SourceTable) -> RowKey:
+    """By what changes of the table find their rows."""
+    return RowKey(table.key, table.whole_rows)
 
 
 def _shares(span: Span, following: Span) -> bool:

@@ -23,7 +23,7 @@ from mirrorlake.landing.cuts import Cut
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.scan import Landed
-from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer, RowKey
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
@@ -36,7 +36,8 @@ class TablePosition:
     """A table in the zone. `number` is 0 and `checkpoint` None before its first file.
 
     unfinished: transactions that are landed in part, with the last landed ordinal.
-    upto: the loaded rows may contain changes up to this point.
+    upto: the loaded rows may contain changes up to this point. key: of the newest file, as far as
+    it is known.
     """
 
     table: SourceTable
@@ -45,6 +46,7 @@ class TablePosition:
     checkpoint: Position | None = None
     unfinished: Mapping[LogPoint, int] = field(default_factory=dict)
     upto: LogPoint | None = None
+    key: RowKey | None = None
 
     @property
     def ahead(self) -> LogPoint | None:
@@ -161,11 +163,12 @@ def find(
         _check_anew(table.table, newest.number, named, footer, last.point, cut, source)
     if footer.kind in {FileKind.LOAD, FileKind.BACKFILL}:
         # Every transaction that ends at or before the point is landed completely.
-        return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
+        after = Position.after(last.point)
+        return TablePosition(table, folder, newest.number, after, upto=upto, key=footer.key)
     unfinished = dict(last.partly)
     if not footer.complete:
         unfinished[last.of or last.point] = last.ordinal
-    return TablePosition(table, folder, newest.number, last, unfinished, upto)
+    return TablePosition(table, folder, newest.number, last, unfinished, upto, footer.key)
 
 
 def _check_anew(

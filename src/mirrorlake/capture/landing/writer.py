@@ -18,7 +18,7 @@ from functools import partial
 import structlog
 
 from mirrorlake.capture.landing.files.staged import StagedFile
-from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.landing.outbox import Outbox, key_of
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.origins import as_of, with_metadata
@@ -83,6 +83,7 @@ class LandingWriter:
                 staging=strict.staging(found.folder) if strict else found.folder,
                 unfinished=dict(found.unfinished),
                 upto=found.upto,
+                key=found.key,
                 fill=strict.fill if strict else None,
                 recreate=strict.recreate if strict else None,
                 metadata=settings.metadata_columns,
@@ -212,8 +213,9 @@ class LandingWriter:
                 commit_times=(chunk.time, chunk.time) if chunk.time else None,
                 rows=counts(chunk.rows[MARKER_COLUMN]),
                 stream_id=box.stream_id,
-                alteration=box.altered(chunk.dropped),
+                alteration=box.altered(chunk.table, chunk.dropped),
                 backfill=chunk.chunk,
+                key=key_of(chunk.table),
             )
         )
         self._reached(CrashPoint.BACKFILL_STAGED)
