@@ -41,7 +41,7 @@ join pg_class c on c.relnamespace = s.pnnspid where p.pubname = any(%(names)s)
 _TABLES = """
 with member(oid, name, publication, columns) as ({members})
 select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
-       array(select m.name from member m where m.oid = c.oid and m.publication = w.publication),
+       array(select distinct m.name from member m where m.oid = c.oid),
        (select array_agg(n) from member m, unnest(m.columns) n
         where m.oid = c.oid and m.publication = w.publication and not exists
           (select from member o where o.oid = c.oid and o.publication = w.publication
@@ -126,7 +126,7 @@ class CatalogLook:
             values: dict[str, Any] = {
                 "tables": [int(table.identity) for table in tables],
                 "publications": names,
-                "names": sorted(set(names)),
+                "names": sorted({self._settings.publication, self._settings.append_publication}),
             }
             has_schemas = connection.info.server_version >= _WITH_SCHEMAS
             members = _MEMBERS.format(
