@@ -90,7 +90,7 @@ class Partitioned:
         return [
             1000 + at
             for at, (what, leaf) in enumerate(self.log)
-            if (what == SILENT and leaf not in passed) or (what == EMPTIED and at > last)
+            if leaf not in passed and (what == SILENT or (what == EMPTIED and at > last))
         ]
 
     def act(self, *, may_be_silent: bool) -> None:

@@ -140,8 +140,9 @@ def test_rows_from_before_an_attachment_by_an_older_transaction_are_found(
         older.execute(ATTACH)
         older.commit()
         any_captured.run("insert into apples (id) values (250)")
-        (found,) = differing(reader.read_to(source.current()))
-    assert "looser was attached with rows" in found.error.what
+        found = differing(reader.read_to(source.current()))
+    # On PostgreSQL 14 the stream begins anew, and the table is read once more.
+    assert "looser was attached with rows" in found[0].error.what
 
 
 RETYPED = {
