@@ -97,9 +97,9 @@ SERVERS = ("spark", "postgres", "crash")
 VERSIONS = [
     18,
     pytest.param(16, marks=pytest.mark.full),
-    *(pytest.param(version, marks=pytest.mark.long) for version in (14, 17)),
+    *(pytest.param(version, marks=pytest.mark.long) for version in (14, 15, 17)),
 ]
-"""Of PostgreSQL: one in make test, one more in test-full, the oldest and another in test-long."""
+"""Of PostgreSQL: one in make test, one more in test-full, the others in test-long."""
 
 _numbers = itertools.count(1)
 

@@ -174,12 +174,12 @@ def make_two_phase(server: EmbeddedServer) -> None:
         simple_query(replication, f"ALTER_REPLICATION_SLOT {name} (TWO_PHASE true)")
 
 
-OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (16, 17)]
+OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (14, 15, 16, 17)]
 
 
 @pytest.mark.parametrize("version", [18, *OLDER])
 def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, version: int) -> None:
-    """The mirror is ahead of the standby (17, 18), or there is no copy of the slot (16)."""
+    """The mirror is ahead of the standby (17, 18), or there is no copy of the slot (14 to 16)."""
     with pair(version, {}) as (first, second):
         with psycopg.connect(first.url, autocommit=True) as sql:
             sql.execute(SCHEMA)
