@@ -47,7 +47,7 @@ def test_what_was_rolled_back_is_not_told_however_much_it_was(any_captured: Capt
         other.execute(MANY.format(20_001, 23_000))
         other.execute("rollback")
         long.execute("savepoint three")
-        long.execute("insert into apples values (3_001)")
+        long.execute("insert into apples values (3001)")
         long.execute("release three")
         assert ids(captured.changes()) == [10_001]
         long.execute("commit")
