@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+from hypothesis import HealthCheck, settings
 
 from mirrorlake import read_feed, root
 from mirrorlake.app.loop.apply_loop import ApplyLoop
@@ -43,6 +45,7 @@ from tests.conftest import Database
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.memory_store import Crash
 from tests.histories import rows_of
+from tests.profiles import tries
 from tests.reference import plain
 
 
@@ -269,6 +272,29 @@ class EvolvingDatabase:
                     rows[row] += 1 if is_there else -1
         assert all(count >= 0 for count in rows.values())
         return list(rows.elements())
+
+
+DRAWN = settings(
+    max_examples=tries(12, long=100),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+"""Of tests that draw a series of changes."""
+
+
+def moments(
+    random: Random, evolving: EvolvingDatabase, points: Sequence[CrashPoint]
+) -> Iterator[None]:
+    """Between two transactions: nothing happens, or a process runs, and perhaps dies at a point."""
+    while True:
+        dying = Dying(random.choice(points)) if random.random() < 0.3 else Dying()
+        match random.choice(["", "", "capture", "apply"]):
+            case "capture":
+                evolving.capture(dying)
+            case "apply":
+                evolving.apply(dying)
+        yield
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:

@@ -6,20 +6,18 @@ Processes may die. The mirror ends equal.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
-from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.app.evolving_database import DRAWN, EvolvingDatabase, moments
 from tests.conftest import Database
-from tests.profiles import tries
 
 pytestmark = pytest.mark.postgres
 
@@ -150,25 +148,8 @@ class Series:
         return "; ".join(self.statement() for _ in range(self.random.choice([1, 1, 1, 2, 4])))
 
 
-def moments(random: Random, evolving: EvolvingDatabase) -> Iterator[None]:
-    """Between two transactions: nothing happens, or a process runs, and perhaps dies."""
-    while True:
-        dying = Dying(random.choice(POINTS)) if random.random() < 0.3 else Dying()
-        match random.choice(["", "", "capture", "apply"]):
-            case "capture":
-                evolving.capture(dying)
-            case "apply":
-                evolving.apply(dying)
-        yield
-
-
 @pytest.mark.full
-@settings(
-    max_examples=tries(12, long=100),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
+@DRAWN
 @given(seed=st.integers(0, 1 << 32))
 def test_a_series_of_changes_ends_equal(
     source_database: Database, tmp_path: Path, seed: int
@@ -195,7 +176,7 @@ def test_a_series_of_changes_ends_equal(
         "create table log (id int primary key)",
     )
     evolving.capture()
-    moment = moments(random, evolving)
+    moment = moments(random, evolving, POINTS)
     for _ in range(random.randrange(3, 12)):
         evolving.run(series.transaction())
         next(moment)
