@@ -73,6 +73,7 @@ class EvolvingDatabase:
     soft: bool = False
     load: tuple[str, ...] | None = None
     load_beside: int | None = None
+    joining_beside: int = 256 << 20
     backfill: BackfillSettings | None = None
     ignores: bool = False
     drops: bool = False
@@ -122,6 +123,7 @@ class EvolvingDatabase:
             load=self.load or ("*.*",),
             load_joining=self.load is None,
             load_beside=self.load_beside,
+            joining_beside=self.joining_beside,
         )
         name = self.made
         selection = Selection(tables=self.selected)

@@ -198,6 +198,31 @@ def test_a_large_table_that_joins_later_is_read_beside_its_changes(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_others_do_not_wait_for_a_table_that_joins_later(
+    database: Database, store: LocalStore, analyzed: bool, partitioned: bool
+) -> None:
+    evolving = EvolvingDatabase(database, store, load_beside=1 << 40, joining_beside=64 << 10)
+    evolving.begin("create table log (id int primary key); insert into log values (1)")
+    rows = "insert into plums select generate_series(1, 5000)"
+    if partitioned:
+        evolving.run(
+            "create table plums (id int primary key) partition by range (id)",
+            "create table plums_1 partition of plums for values from (0) to (2500)",
+            "create table plums_2 partition of plums for values from (2500) to (9000)",
+        )
+    else:
+        evolving.run("create table plums (id int primary key)")
+    evolving.run(rows, "create table small (id int primary key); insert into small values (1)")
+    evolving.run("analyze" if analyzed else "select pg_stat_force_next_flush()", "select 1")
+    evolving.live(["insert into plums values (6000)", "delete from plums where id = 7"], each=False)
+    for table in ("plums", "small", "log"):
+        evolving.check(table)
+    assert {request.table for request in evolving.read_again()} == {"public.plums"}
+
+
+@pytest.mark.full
 def test_a_large_table_whose_rows_cannot_be_read_beside_its_changes_stops(
     database: Database, store: LocalStore
 ) -> None:

@@ -28,6 +28,7 @@ class CaptureSettings:
     load: tuple[str, ...] = ("*.*",)  # tables whose rows are loaded, as patterns
     load_joining: bool = True  # whether those of a table that joins the stream later are loaded
     load_beside: int | None = None  # size from which a table is read beside its changes, in bytes
+    joining_beside: int = 256 * MIB  # the same of a table that joins the stream later, if less
     load_workers: int = 2  # pieces that are loaded at the same time
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time

@@ -52,7 +52,7 @@ class Unloaded:
             or (
                 matches(name, self._settings.load)
                 and (self._settings.load_joining or not is_joining)
-                and not self._is_read_beside(table)
+                and not self._is_read_beside(table, is_joining=is_joining)
             )
             for table in missing
             for name in [str(table.table)]
@@ -77,9 +77,12 @@ class Unloaded:
             if name in self.tables and name not in under_way and is_wanted:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
-    def _is_read_beside(self, table: SourceTable) -> bool:
-        """Whether the stream does not wait for its rows. Ranges are read in the order of a key."""
+    def _is_read_beside(self, table: SourceTable, *, is_joining: bool) -> bool:
+        """Whether the stream does not wait for its rows. Ranges are read in the order of a key.
+        For a table that joins it, all others would wait whose changes were mirrored before."""
         least = self._settings.load_beside
+        if least is not None and is_joining:
+            least = min(least, self._settings.joining_beside)
         if least is None or table.size < least or not table.key or table.append_only:
             return False
         is_selected = matches(str(table.table), self._settings.load)
