@@ -107,6 +107,26 @@ def test_pairs_are_read_in_the_order_of_both(captured: Captured) -> None:
         assert snapshot.estimated(table, ranges[1]) is None
 
 
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_rows_of_a_table_that_was_never_analyzed_are_estimated(
+    captured: Captured, partitioned: bool
+) -> None:
+    by = " partition by range (k)" if partitioned else " with (autovacuum_enabled = false)"
+    captured.run(f"create table numbers (k int primary key, note text){by}")
+    for n in range(2) if partitioned else ():
+        bounds = f"from ({n * 100_000}) to ({(n + 1) * 100_000})"
+        off = "with (autovacuum_enabled = false)"
+        captured.run(f"create table n{n} partition of numbers for values {bounds} {off}")
+    captured.run("insert into numbers select g, repeat('x', 80) from generate_series(0, 199999) g")
+    table = described(captured, "numbers")
+    with closing(captured.source().snapshot()) as snapshot:
+        low, high = (pa.table({"k": pa.array([n], pa.int32())}) for n in (50_000, 149_999))
+        found = snapshot.estimated(table, KeyRange(low, high, is_closed=True))
+        whole = snapshot.estimated(table, KeyRange())
+    assert found == pytest.approx(100_000, rel=0.2)
+    assert whole == pytest.approx(200_000, rel=0.1)
+
+
 def test_partitions_are_read_and_heirs_are_not(captured: Captured) -> None:
     captured.run(
         "create table parts (k int primary key) partition by range (k)",

@@ -65,6 +65,17 @@ from mirrorlake.sources.table import SnapshotPart, SourceTable
 _ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
 """Before anything is locked; and back to that, within the snapshot."""
 _PLACES = 10_000  # rows that are read by one query by their places
+_SAMPLE_BYTES = 8 << 20
+_UNKNOWN = """
+select pg_relation_size(c.oid) + coalesce((
+    select sum(pg_relation_size(p.relid))
+    from pg_partition_tree(c.oid) p where p.isleaf and p.relid <> c.oid), 0)::bigint
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = %s::oid and not exists (
+    select from pg_stats s
+    where s.schemaname = n.nspname and s.tablename = c.relname and s.attname = %s)
+"""
+"""The bytes of a table, if nothing is known of what is in a column of it."""
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
@@ -225,15 +236,13 @@ class PostgresSnapshot:
             connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
-        """As the planner estimates it."""
+        """As the planner estimates it, or from a sample where it knows nothing of the key."""
         connection, found = self._borrow(), None
         with suppress(psycopg.Error):  # the table was altered behind the rows that were read
-            relation = _relation(connection, table)
-            query = sql.SQL("explain (format json) select from {}{}").format(
-                relation, _where(table, keys)
-            )
-            ((plan,),) = connection.execute(query).fetchall()
-            found = int(plan[0]["Plan"]["Plan Rows"])
+            first = next(iter(table.key), None)
+            size = connection.execute(_UNKNOWN, [table.identity, first]).fetchone()
+            estimate = partial(_sampled, size=size[0]) if first and size else _planned
+            found = estimate(connection, table, keys)
         self._take(connection)  # without a lock on the table
         self._idle.put(connection)
         return found
@@ -457,6 +466,25 @@ def _ordered(
         _where(table, keys),
         sql.SQL(" order by ") + order if table.key else sql.SQL(""),
     )
+
+
+def _planned(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
+    """How many rows the planner expects in a range."""
+    query = sql.SQL("explain (format json) select from {}{}").format(
+        _relation(connection, table), _where(table, keys)
+    )
+    ((plan,),) = connection.execute(query).fetchall()
+    return int(plan[0]["Plan"]["Plan Rows"])
+
+
+def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: int) -> int:
+    """How many rows are in a range, of as many as some pages have. size: of the table, in bytes."""
+    percent = min(100.0, 100.0 * _SAMPLE_BYTES / max(size, 1))
+    query = sql.SQL("select count(*) from {} tablesample system ({}){}").format(
+        _relation(connection, table), sql.Literal(percent), _where(table, keys)
+    )
+    ((count,),) = connection.execute(query).fetchall()
+    return int(count * 100 / percent)
 
 
 def _where(table: SourceTable, keys: KeyRange) -> sql.Composable:
