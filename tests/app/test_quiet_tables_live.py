@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any, LiteralString
 
@@ -82,9 +83,33 @@ def test_tables_are_followed_without_a_row(evolving: EvolvingDatabase) -> None:
     check(evolving)
 
 
-def check(evolving: EvolvingDatabase) -> None:
-    """All tables have the columns and the rows of their source, and nothing is found about any."""
-    for name in ALTERATIONS:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"soft": True},
+        {"metadata": True},
+        {"drops": True, "renames": True, "widens": True},
+        {"load": ("public.none",)},
+    ],
+)
+def test_tables_are_followed_with_settings(
+    any_database: Database, store: LocalStore, options: dict[str, Any]
+) -> None:
+    evolving = EvolvingDatabase(any_database, store, **options)
+    tables = TABLES[:-1] if "soft" in options else TABLES  # which need a key then
+    evolving.begin(*tables)
+    if "load" in options:
+        evolving.run(*(f"update {name} set b = b || '!'" for name in ALTERATIONS))
+    names = [name for name in ALTERATIONS if name != "whole" or "soft" not in options]
+    evolving.run(*(ALTERATIONS[name] for name in names))
+    evolving.capture()
+    evolving.apply()
+    check(evolving, names)
+
+
+def check(evolving: EvolvingDatabase, names: Iterable[str] = ALTERATIONS) -> None:
+    """Tables have the columns and the rows of their source, and nothing is found about any."""
+    for name in names:
         evolving.check(name)
     assert not any(one.differs for one in statuses(evolving).values())
 

@@ -306,11 +306,13 @@ class PostgresSource:
         when it comes to a message about them, which is written here if that is permitted."""
         recognition = self._recognition
         assert recognition is not None
-        for message in recognition.to_write(looks):
-            if self._secret and (at := message.write(self._sql(), self._secret)):
-                recognition.written(message, at)
-            else:
-                self._secret = ""  # refused once, it is not tried again before the next stream
+        for older in [*recognition.to_write(looks)]:
+            now = self._look.tables([recognition.tables[older.oid]])
+            for message in recognition.to_write(now) if self._secret else ():
+                if at := message.write(self._sql(), self._secret):
+                    recognition.written(message, at)
+                else:  # refused once, it is not tried again before the next stream
+                    self._secret = ""
         for oid, changes, alters in recognition.unseen(looks):
             table = recognition.tables[oid].table
             if recognition.awaits(oid, looks[oid]):

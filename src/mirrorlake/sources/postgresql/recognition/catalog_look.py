@@ -164,6 +164,7 @@ class CatalogLook:
                 published=frozenset(published),
                 links=links.get(oid, {}),
                 identity=identities[oid],
+                is_listed=listed is not None,
             )
             for oid, last, node, is_partitioned, published, listed in found
         }

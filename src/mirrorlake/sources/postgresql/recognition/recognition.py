@@ -241,7 +241,7 @@ class Recognition:
         described, without those that are written."""
         for oid, look in looks.items():
             known = self._known.get(oid)
-            if known is None or ColumnState.of(known) == ColumnState.of(look):
+            if known is None or look.is_listed or ColumnState.of(known) == ColumnState.of(look):
                 continue
             message = TableMessage(oid, ColumnState.of(known), look)
             if not (written := self._written.get(oid)) or not written[0].is_like(message):

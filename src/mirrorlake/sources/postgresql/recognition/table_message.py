@@ -23,12 +23,16 @@ from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import Connection
-from mirrorlake.sources.postgresql.protocol import Relation, RelationColumn
+from mirrorlake.sources.postgresql.protocol import MESSAGE, Relation, RelationColumn
 from mirrorlake.sources.postgresql.recognition.keys import FULL
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity
 
 PREFIX = "mirrorlake_table"
+
+_BEGINNING = PREFIX.encode() + b"\0"
+_BEGINS_AT = 10  # in a Message, behind type, flags and place
+_NUMBER_BYTES = 4  # in a block of a transaction in progress, behind the type
 
 _FORMAT = 1
 _DIGEST = hashlib.sha256
@@ -85,17 +89,18 @@ class TableMessage:
         return Relation(self.oid, name.schema, name.name, identity.identity, columns)
 
     def write(self, connection: Connection, secret: str) -> Lsn | None:
-        """Write it to the log. Returns where it stands; None where that is not permitted."""
+        """Write it to the log. Returns a place behind it; None where that is not permitted."""
         content = signed(self, secret)
         try:
             with connection.transaction():
                 # A standby that does not answer must not keep us waiting.
                 connection.execute("set local synchronous_commit = local")
-                query = "select pg_logical_emit_message(true, %s, %s)::text"
-                ((at,),) = connection.execute(query, [PREFIX, content]).fetchall()
+                query = "select pg_logical_emit_message(true, %s, %s)"
+                connection.execute(query, [PREFIX, content])
         except _REFUSED:
             return None
-        return Lsn.parse(at)
+        ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+        return Lsn.parse(end)
 
     @classmethod
     def parse(cls, content: bytes, secret: str) -> Self | None:
@@ -138,6 +143,15 @@ class TableMessage:
                 "identity": identity,
             },
         }
+
+
+def is_ours(message: memoryview | bytes, *, in_block: bool = False) -> bool:
+    """Whether a message of pgoutput is one of these, or says so. in_block: in a block of a
+    transaction in progress."""
+    if message[0] != MESSAGE:
+        return False
+    at = _BEGINS_AT + in_block * _NUMBER_BYTES
+    return bytes(message[at : at + len(_BEGINNING)]) == _BEGINNING
 
 
 def signed(message: TableMessage, secret: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.postgresql.recognition.table_message import PREFIX
+from mirrorlake.sources.postgresql.recognition.table_message import is_ours
 from mirrorlake.sources.postgresql.replication.spool import Message, Spool, Spools
 
 START, STOP, COMMIT, ABORT = b"SEcA"
@@ -27,8 +27,6 @@ _KINDS = frozenset((START, STOP, COMMIT, ABORT))
 _NUMBERED = frozenset(b"IUDTRY")
 """Kinds of messages that carry the number of their (sub)transaction in a block, and are needed. Of
 Message, which carries it too, only ours are; of Origin nothing is."""
-_MESSAGE = ord("M")
-_PREFIX_AT = 14  # in a Message of a block, behind type, number, flags and place
 
 
 def protocol_version(server_version: int) -> int:
@@ -89,7 +87,7 @@ class InProgress:
             return self._committed(lsn, message)
         elif kind == ABORT:
             self._abort(*struct.unpack_from("!II", message, 1))
-        elif self._block is not None and (kind in _NUMBERED or _is_ours(message)):
+        elif self._block is not None and (kind in _NUMBERED or is_ours(message, in_block=True)):
             self._keep(self._block, lsn, message)
         return None
 
@@ -124,10 +122,6 @@ class InProgress:
     def _committed(self, lsn: int, message: bytes) -> Iterator[Message]:
         id_, flags, commit, end, time = struct.unpack_from("!IBQQq", message, 1)
         return as_whole(self._transactions.pop(id_).spool, lsn, id_, flags, commit, end, time)
-
-
-def _is_ours(message: bytes) -> bool:
-    return message[0] == _MESSAGE and message.startswith(PREFIX.encode() + b"\0", _PREFIX_AT)
 
 
 def as_whole(

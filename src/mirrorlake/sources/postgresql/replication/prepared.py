@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 from mirrorlake.errors import SourceGap, printable
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import REPAIR
-from mirrorlake.sources.postgresql.protocol import BEGIN, COMMIT, RELATION, TRUNCATE
+from mirrorlake.sources.postgresql.protocol import BEGIN, COMMIT, MESSAGE, RELATION, TRUNCATE
+from mirrorlake.sources.postgresql.recognition.table_message import is_ours
 from mirrorlake.sources.postgresql.replication.in_progress import InProgress, as_whole
 from mirrorlake.sources.postgresql.replication.spool import Message, Spool, Spools
 
@@ -50,6 +51,8 @@ class TwoPhase:
         kind = message[0]
         if self._streamed.takes(kind):
             found = self._streamed.take(lsn, message)
+        elif kind == MESSAGE and not is_ours(message):
+            pass
         elif kind == BEGIN_PREPARE:
             prepare, _end, _time, id_ = struct.unpack_from("!QQqI", message, 1)
             self._open = self._spools.new()

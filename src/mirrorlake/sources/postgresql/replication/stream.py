@@ -17,6 +17,7 @@ from mirrorlake.sources.chunk import Chunk, TableDiffers
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
 from mirrorlake.sources.postgresql.decoder import Decoder
+from mirrorlake.sources.postgresql.recognition.table_message import is_ours
 from mirrorlake.sources.postgresql.replication import in_progress
 from mirrorlake.sources.postgresql.replication.in_progress import InProgress
 from mirrorlake.sources.postgresql.replication.prepared import TwoPhase
@@ -167,7 +168,8 @@ class PostgresStream:
                 if caught_up := data[0] == _KEEPALIVE:
                     self._keepalive(data)
                     continue
-                if self._in_progress is not None and self._is_streamed(data):
+                may_be_withheld = self._in_progress or data[_HEADER] == protocol.MESSAGE
+                if may_be_withheld and self._is_withheld(data):
                     continue
                 if not messages:
                     deadline = _soon(deadline)
@@ -189,12 +191,12 @@ class PostgresStream:
             return False
         return self._wait(min(left, LINGER_SECONDS) if has_messages else left) or not has_messages
 
-    def _is_streamed(self, data: bytes | memoryview) -> bool:
-        """Take a message of a transaction in progress, if it is one."""
+    def _is_withheld(self, data: bytes | memoryview) -> bool:
+        """Take a message of a transaction in progress, if it is one, and leave out what
+        applications write to the log."""
         streamed = self._in_progress
-        assert streamed is not None
-        if not streamed.takes(data[_HEADER]):
-            return False
+        if streamed is None or not streamed.takes(data[_HEADER]):
+            return data[_HEADER] == protocol.MESSAGE and not is_ours(data[_HEADER:])
         lsn = int.from_bytes(data[1:9], "big")
         self._replayed = streamed.take(lsn, bytes(data[_HEADER:]))
         return True
