@@ -41,12 +41,12 @@ _UNLOGGED = leaves(
     "join pg_namespace s on s.oid = l.relnamespace"
     " and (l.relpersistence <> 'p' or l.relkind = 'f')",
 )
-# The exact size waits while the table is altered. As long as a new table was not analyzed, rows of
-# some hundred bytes are assumed.
+# The exact size waits while the table is altered. As long as a table was not analyzed, its rows are
+# taken for short ones, of which a page has 200.
 _PAGES = leaves(
     "c.oid",
     "coalesce(sum(case when l.relpages > 0 then l.relpages "
-    "else pg_stat_get_live_tuples(l.oid) / 60 end), 0)::bigint",
+    "else pg_stat_get_live_tuples(l.oid) / 200 end), 0)::bigint",
 )
 
 # Partitions are published under the name of their root, so only roots count as tables.

@@ -395,9 +395,8 @@ class Decoder:
             return DescribedRelation(relation, None)
         if selected.identity != str(relation.oid):
             if self._is_loaded(selected.identity, after):
-                return DescribedRelation(
-                    relation, None
-                )  # it had this name before that table was loaded
+                # It had this name before that table was loaded.
+                return DescribedRelation(relation, None)
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),
