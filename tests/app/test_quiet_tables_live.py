@@ -259,7 +259,13 @@ def one(connection: psycopg.Connection[Any], query: LiteralString) -> Any:
     return found
 
 
-def test_a_backfill_keeps_the_values_of_columns_that_are_gone(evolving: EvolvingDatabase) -> None:
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_backfill_keeps_the_values_of_columns_that_are_gone(
+    any_database: Database, store: LocalStore, soft: bool
+) -> None:
+    """soft: rows are compared when they are folded."""
+    evolving = EvolvingDatabase(any_database, store, soft=soft)
+    evolving.begin(*TABLES[:-1])
     evolving.run("alter table dropped drop b", "insert into dropped values (6, 'a6')")
     evolving.run("alter table plain rename b to c", "insert into plain values (6, 'a6', 'b6')")
     evolving.capture()
@@ -273,7 +279,7 @@ def test_a_backfill_keeps_the_values_of_columns_that_are_gone(evolving: Evolving
     evolving.capture()
     evolving.apply()
     for name, rows in before.items():
-        assert evolving.mirrored(name) == rows
+        assert sorted(evolving.mirrored(name), key=str) == sorted(rows, key=str)
         assert evolving.played(name) == played[name]
 
 

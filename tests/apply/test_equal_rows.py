@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.task import backfill_chunk, batch
+from mirrorlake.apply.task import backfill_chunk, existing_deletes
 from mirrorlake.apply.task.equal_rows import without_equal_rows
 from mirrorlake.delta.lookup import key_range, row_cache
 from mirrorlake.delta.write import data_files
@@ -205,13 +205,13 @@ def test_a_chunk_of_equal_rows_is_neither_folded_nor_looked_up(
     rows: list[Row] = [(n, "x", None) for n in range(10)]
     table.apply([(Marker.INSERT, row) for row in rows])
     folded: list[int] = []
-    fold = batch.fold
+    fold = existing_deletes.fold
 
-    def counted(landed: batch.LandedBatch) -> batch.NetChanges:
+    def counted(landed: existing_deletes.LandedBatch) -> existing_deletes.NetChanges:
         folded.append(sum(file.data.num_rows for _name, file in landed.files))
         return fold(landed)
 
-    monkeypatch.setattr(batch, "fold", counted)
+    monkeypatch.setattr(existing_deletes, "fold", counted)
     chunk = [(Marker.UPSERT, row) for row in rows] + [(Marker.DELETE, rows[3])]
     keys = KeyRange(None, pa.table({"id": pa.array([9], pa.int64())}))
     table.apply(chunk, backfill=BackfillChunk("one", 1, keys))

@@ -32,6 +32,8 @@ class NetChanges:
         deleted ones.
     marks: with soft deletes, k rows, or one for a truncation: the columns and values that a deleted
         row gets.
+    compared: the columns in which a row has to differ from the one that it replaces, where equal
+        ones stay; None for all.
     """
 
     keys: pa.Table
@@ -47,6 +49,7 @@ class NetChanges:
     take: np.ndarray | None = None
     deleted: np.ndarray | None = None
     marks: pa.Table | None = None
+    compared: tuple[str, ...] | None = None
 
     @property
     def is_append(self) -> bool:

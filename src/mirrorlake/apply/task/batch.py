@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.task.backfill_chunk import read_chunk
 from mirrorlake.apply.task.errors import missing_base_row, table_error
-from mirrorlake.apply.task.existing_deletes import existing_deletes
+from mirrorlake.apply.task.existing_deletes import fold_chunk
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
 from mirrorlake.apply.task.ready_files import TakenFile, take_file
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
@@ -189,8 +189,7 @@ def _net(
     (file,) = landed
     chunk = read_chunk(task.rows, file, task.backfill, task.files, table)
     batch = _batch(task, [(file.name, chunk.landed)])
-    deletes = existing_deletes(batch, chunk.existing)
-    return fold(replace(batch, files=[deletes, *batch.files])), [chunk.read]
+    return fold_chunk(batch, chunk.existing), [chunk.read]
 
 
 def _batch(task: BatchTask, files: Sequence[tuple[str, parquet.Rows]]) -> LandedBatch:

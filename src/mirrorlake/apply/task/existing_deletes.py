@@ -6,12 +6,26 @@ not change are not rewritten, and the change feed contains only real differences
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
-from mirrorlake.apply.fold import LandedBatch
-from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.apply.fold import LandedBatch, fold
+from mirrorlake.landing.parquet.reader import Rows, match_columns
 from mirrorlake.model.arrow import nullable_schema
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import ROW_DELETED, Marker
+from mirrorlake.model.net_changes import NetChanges
+
+
+def fold_chunk(batch: LandedBatch, present: pa.Table) -> NetChanges:
+    """The net changes of a batch that is one file, the chunk. present: the existing keys in its
+    range. Rows are compared in the columns of the chunk: equal ones keep what they have in those
+    that the source does not have any more."""
+    ((_name, chunk),) = batch.files
+    net = fold(replace(batch, files=[existing_deletes(batch, present), *batch.files]))
+    names = chunk.data.column_names
+    there = {*match_columns(names, list(chunk.names)), ROW_DELETED}
+    return replace(net, compared=tuple(name for name in names if name in there))
 
 
 def existing_deletes(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:

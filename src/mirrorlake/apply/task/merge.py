@@ -17,7 +17,7 @@ from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
-from mirrorlake.apply.task.existing_deletes import existing_deletes
+from mirrorlake.apply.task.existing_deletes import fold_chunk
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.partitions import NullText, check_texts
 from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow
@@ -135,9 +135,7 @@ def _read(task: MergeTask) -> Read:
     batch = LandedBatch(
         task.rows.table, schema, task.rows.key, files, task.truncate, whole, task.soft
     )
-    if task.present is not None:
-        batch = replace(batch, files=[existing_deletes(batch, task.present), *files])
-    net = fold(batch)
+    net = fold(batch) if task.present is None else fold_chunk(batch, task.present)
     return net, tuple(by_marker(rows.marker) for _name, rows in files)
 
 

@@ -16,8 +16,8 @@ from mirrorlake.model.net_changes import NetChanges
 def without_equal(
     net: NetChanges, rows: pa.Table, code: np.ndarray, found: pa.Table
 ) -> tuple[NetChanges, np.ndarray]:
-    """The net changes without rows that equal the only existing row of their key, not counting
-    metadata columns.
+    """The net changes without rows that equal the only existing row of their key in the columns
+    that are compared, not counting metadata columns.
 
     rows: those of `net`, with every value; found: the existing rows of the keys; code: the key of
     each. Also returns, as bool, which of the existing rows are replaced.
@@ -30,8 +30,9 @@ def without_equal(
     left = taken(rows, index)
     right = taken(found, holder[net.code[index]]).cast(left.schema)
     equal = np.ones(len(index), bool)
+    compared = left.column_names if net.compared is None else net.compared
     for name in left.column_names:
-        if name not in METADATA_COLUMNS:
+        if name in compared and name not in METADATA_COLUMNS:
             equal &= same(contiguous(left[name]), contiguous(right[name]))
     spared = index[equal]
     kept = np.ones(rows.num_rows, bool)
