@@ -126,6 +126,7 @@ class CatalogLook:
             values: dict[str, Any] = {
                 "tables": [int(table.identity) for table in tables],
                 "publications": names,
+                # A table may have moved from one to the other since the stream began.
                 "names": sorted({self._settings.publication, self._settings.append_publication}),
             }
             has_schemas = connection.info.server_version >= _WITH_SCHEMAS

@@ -32,8 +32,6 @@ class Known:
     where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
     bounds: of the leaves, as `Leaf` has them, as far as they are known; attached: those that were
     tables before, with the end of the log when they were seen first, until that is reached.
-    published_keyless: whether the table was append-only when `published` was seen first, None where
-    that is not known.
     """
 
     columns: Mapping[int, str]
@@ -52,7 +50,6 @@ class Known:
     indexes: tuple[int, ...] = ()
     bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
     attached: Mapping[int, Lsn] = field(default_factory=dict)
-    published_keyless: bool | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -85,7 +82,6 @@ class Known:
             tuple(plain.get("indexes", ())),
             {int(oid): ColumnBounds(*said) for oid, said in plain.get("bounds", {}).items()},
             {int(oid): Lsn.parse(at) for oid, at in plain.get("attached", {}).items()},
-            plain.get("published_keyless"),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -108,7 +104,6 @@ class Known:
             "indexes": list(self.indexes),
             "bounds": {str(oid): [*astuple(one)] for oid, one in self.bounds.items()},
             "attached": {str(oid): str(at) for oid, at in self.attached.items()},
-            "published_keyless": self.published_keyless,
         }
 
 
@@ -200,7 +195,6 @@ class TableLook:
             append_only=append_only,
             indexes=self.identity.indexes,
             bounds=self.bounds,
-            published_keyless=bool(append_only),
         )
 
     def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:

@@ -112,12 +112,13 @@ class Recognition:
                 raise _altered(table, "it was altered while it was loaded")
             if not is_put_back:
                 return Followed(known)
-            self._note(oid, _with_published(table, known, look))
+            self._note(oid, replace(known, published=look.published))
             return Followed(self._known[oid], differs=_PUT_BACK)
         found = columns.followed(known, look, description, transaction, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
-        self._note(oid, _with_published(table, _with_rewritten(found, look), look))
+        published = look.published or known.published
+        self._note(oid, replace(_with_rewritten(found, look), published=published))
         if not is_put_back:
             return found
         return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
@@ -197,9 +198,8 @@ class Recognition:
             except TableAltered as error:
                 yield None, error, ()
                 continue
-            is_put_back = _is_put_back(self.tables[oid], self._known[oid], look)
-            self._note(oid, _with_published(self.tables[oid], self._known[oid], look))
-            if is_put_back:
+            if _is_put_back(self.tables[oid], self._known[oid], look):
+                self._note(oid, replace(self._known[oid], published=look.published))
                 yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK), ()
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
@@ -389,33 +389,10 @@ def _with_rewritten(found: Followed, look: TableLook) -> Known:
 def _is_put_back(table: SourceTable, known: Known, look: TableLook) -> bool:
     """Whether a table is published again, after a time in which it was not."""
     # A table that gets a key, or loses it, goes from one publication of ours to the other.
-    keyless = known.published_keyless
-    if keyless is None and known.key is not None:
-        keyless = bool(known.append_only)
-    has_moved = keyless is not None and keyless != _is_keyless(table, look)
-    return _is_elsewhere(known, look) and not has_moved
-
-
-def _with_published(table: SourceTable, known: Known, look: TableLook) -> Known:
-    """The table, with the members by which it is published now."""
-    if not look.published:
-        return known
-    keyless = known.published_keyless
-    if keyless is None or _is_elsewhere(known, look):
-        keyless = _is_keyless(table, look)
-    return replace(known, published=look.published, published_keyless=keyless)
-
-
-def _is_elsewhere(known: Known, look: TableLook) -> bool:
-    """Whether a table is published, and by none of the members by which it was."""
-    both = bool(known.published and look.published)
-    return both and not known.published & look.published
-
-
-def _is_keyless(table: SourceTable, look: TableLook) -> bool:
-    """Whether changes of a table do not find rows."""
     _key, reason = look.key(captures(table))
-    return bool(reason)
+    has_moved = known.key is not None and bool(reason) != bool(known.append_only)
+    is_elsewhere = known.published and look.published and not known.published & look.published
+    return bool(is_elsewhere) and not has_moved
 
 
 def captures(table: SourceTable) -> Captures:
