@@ -107,6 +107,7 @@ def test_pairs_are_read_in_the_order_of_both(captured: Captured) -> None:
         assert snapshot.estimated(table, ranges[1]) is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_rows_of_a_table_that_was_never_analyzed_are_estimated(
     captured: Captured, partitioned: bool
