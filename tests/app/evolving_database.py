@@ -106,6 +106,19 @@ class EvolvingDatabase:
             capture.open()
             yield capture
 
+    @contextmanager
+    def running(self, watch_seconds: float = 0.1) -> Iterator[Capture]:
+        """Capture runs in a thread until the block ends."""
+        stop = threading.Event()
+        with closing(self.new_capture(stop=stop, watch_seconds=watch_seconds)) as capture:
+            thread = threading.Thread(target=capture.run)
+            thread.start()
+            try:
+                yield capture
+            finally:
+                stop.set()
+                thread.join()
+
     def new_capture(
         self,
         dying: CrashHook | None = None,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any, LiteralString
 
 import psycopg
@@ -156,35 +154,22 @@ def test_rows_beside_the_alteration(evolving: EvolvingDatabase) -> None:
 
 
 def test_a_running_capture_follows_within_a_look(evolving: EvolvingDatabase) -> None:
-    stop = threading.Event()
-    with closing(evolving.new_capture(stop=stop)) as capture:
-        running = threading.Thread(target=capture.run)
-        running.start()
-        try:
-            for statement in ALTERATIONS.values():
-                evolving.run(statement)
-            until(lambda: followed(evolving))
-        finally:
-            stop.set()
-            running.join()
+    with evolving.running():
+        for statement in ALTERATIONS.values():
+            evolving.run(statement)
+        until(lambda: followed(evolving))
     check(evolving)
 
 
 def test_a_requested_backfill_lets_capture_look(evolving: EvolvingDatabase) -> None:
     """It looks at the catalog once a day."""
-    stop, jobs = threading.Event(), BackfillRecords(Records(evolving.store, root.LANDING))
-    with closing(evolving.new_capture(stop=stop, watch_seconds=86_400)) as capture:
-        running = threading.Thread(target=capture.run)
-        running.start()
-        try:
-            until(lambda: capture.loop is not None)
-            evolving.run(*ALTERATIONS.values())
-            for name in ALTERATIONS:
-                jobs.request(BackfillRequest(f"job-{name}", f"public.{name}", None, None, name))
-            until(lambda: all(job.state.is_over for job in jobs.jobs()))
-        finally:
-            stop.set()
-            running.join()
+    jobs = BackfillRecords(Records(evolving.store, root.LANDING))
+    with evolving.running(watch_seconds=86_400) as capture:
+        until(lambda: capture.loop is not None)
+        evolving.run(*ALTERATIONS.values())
+        for name in ALTERATIONS:
+            jobs.request(BackfillRequest(f"job-{name}", f"public.{name}", None, None, name))
+        until(lambda: all(job.state.is_over for job in jobs.jobs()))
     assert {job.state for job in jobs.jobs()} == {BackfillJobState.COMPLETED}
     evolving.apply()
     check(evolving)
