@@ -22,13 +22,13 @@ def fold_chunk(batch: LandedBatch, present: pa.Table) -> NetChanges:
     range. Rows are compared in the columns of the chunk: equal ones keep what they have in those
     that the source does not have any more."""
     ((_name, chunk),) = batch.files
-    net = fold(replace(batch, files=[existing_deletes(batch, present), *batch.files]))
+    net = fold(replace(batch, files=[_existing_deletes(batch, present), *batch.files]))
     names = chunk.data.column_names
     there = {*match_columns(names, list(chunk.names)), ROW_DELETED}
     return replace(net, compared=tuple(name for name in names if name in there))
 
 
-def existing_deletes(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:
+def _existing_deletes(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:
     """The deletes of the existing keys in the range, as a file to be folded before those of the
     batch. present: these keys."""
     columns = [
