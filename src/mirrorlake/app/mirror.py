@@ -285,13 +285,16 @@ class Mirror:
         self,
         pending: Pending = lambda _table, _files: None,
         watcher: Watcher | None = None,
+        *,
+        keeps_changes: bool = False,
     ) -> ApplyReport:
-        """Apply everything that is landed when this is called."""
+        """Apply everything that is landed when this is called. keeps_changes: of events, let
+        commits keep every change of keys that they change several times, for `convert`."""
         if not self.project.lands:
             return ApplyReport()  # events are for others to apply
         if self.project.events is not None:
             with self._noted(ended.MIRROR):
-                return self._events().once()
+                return self._events(keeps_changes=keeps_changes).once()
         self.check_root()
         engine = self._deferred()
 
@@ -544,14 +547,15 @@ class Mirror:
         with closing(loop):
             yield loop
 
-    def _events(self) -> EventApplier:
+    def _events(self, *, keeps_changes: bool = False) -> EventApplier:
         with extras.needed("applying events"):
             from mirrorlake.app.events.applying import EventApplier
         is_spread = self.project.spark.is_cluster
         if self._given is not None:
             is_spread = hasattr(self._given, "_jsparkSession")  # Spark Connect has no tasks
         runner = self._event_runner if is_spread else None
-        return EventApplier(self.project, WallClock(self.stop), self.stop, self._reached, runner)
+        told, clock = {"keeps_changes": keeps_changes}, WallClock(self.stop)
+        return EventApplier(self.project, clock, self.stop, self._reached, runner, **told)
 
     def _event_runner(self) -> Runner:
         """Runs the tasks of event files, which alone access the tables; starts Spark at the first

@@ -69,7 +69,7 @@ def first_version(
             has_before = version == 0 or version > feed.first
             is_carried = bool(key) and has_before and any(map(repeats, batches))
             first = version - 1 if is_carried else version
-    if first is None or not _needed_files(log, first, latest) <= set(present):
+    if first is None or not needed_files(log, first, latest) <= set(present):
         return latest
     return first
 
@@ -95,7 +95,7 @@ def files_below(store: Store, folder: str) -> set[str]:
     return found
 
 
-def _needed_files(log: TableLog, first: int, latest: int) -> set[str]:
+def needed_files(log: TableLog, first: int, latest: int) -> set[str]:
     """The files of a table that its rows as of a version, and all later changes, are read from, but
     for those that lie elsewhere."""
     adds = list(log.snapshot_at(first).files.values()) if first >= 0 else []

@@ -2,7 +2,8 @@
 
 Input are the commits of the tables, in which everything that only one of the two formats has is
 resolved already: truncations and backfills of a landing zone, and the order of events. What a
-commit of a landing zone does not have, earlier changes of the same key, is in its landed files.
+commit does not have, earlier changes of the same key, is in the landed files of a landing zone, and
+for events in files that the commit keeps beside the table.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.events.columns import METADATA, column_name, delta_type, has_key_type
-from mirrorlake.apply.events.remembered.state import states
+from mirrorlake.apply.events.remembered.state import StateFolder, states
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
@@ -89,7 +91,7 @@ def convert(
     project = mirror.project
     _check_target(project, target)
     with suppress(LeaseHeld):
-        mirror.apply_once()
+        mirror.apply_once(keeps_changes=True)
     scans = {} if project.events else _scans(project)
     for table in mirror.status().tables:
         done = ConvertedTable(table.table)
@@ -119,7 +121,7 @@ def general_losses(project: Project) -> list[str]:
             lost.append("transactions of the source: `tx_id` is the version of the table")
         return lost
     lost = [
-        "earlier changes of a key in one commit of the table",
+        "changes that arrived after a later change of their key, or with a truncation after them",
         "stream, read times and sort keys of events",
     ]
     if dead := dead_events(store_of(project)):
@@ -170,12 +172,24 @@ def _converted(
             done = replace(done, lost=tuple(_lost_in_zone(project, name_of(location), key)))
             for one in land(location, target, options=options, reached=reached):
                 done = _with(done, one.is_snapshot, one.rows)
+                net += one.is_lossy
+            _remove_old_changes(project, name_of(location))
     except MirrorlakeError as error:
         done = replace(done, error=error.facts())
     if net:
         what = f"earlier changes of keys, or their transactions, in {net:,} commits"
+        if project.events is not None:
+            what = f"earlier changes of keys, if any, in {net:,} commits of another command"
         done = replace(done, lost=(*done.lost, NotCarried(what)))
     return done
+
+
+def _remove_old_changes(project: Project, table: TableId) -> None:
+    """Remove what commits have kept, when their other files are removed too."""
+    settings = project.mirror
+    if settings.vacuum is not None:
+        age = max(settings.vacuum, settings.subscription_hold)
+        StateFolder(store_of(project), table).stored_changes.remove(datetime.now(UTC) - age)
 
 
 def _with(done: ConvertedTable, is_snapshot: bool, rows: int) -> ConvertedTable:

@@ -36,7 +36,7 @@ from mirrorlake.app.changes.table_commits import (
     versions,
 )
 from mirrorlake.app.landed_files import LandedFiles
-from mirrorlake.app.subscribe import store_of_table, subscribe
+from mirrorlake.app.subscribe import store_of_table, subscribe, with_hint
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
@@ -294,7 +294,8 @@ class _Conversion:
         files = LandedCommits(self._log, self._landed)
         followed = FollowedColumns(writer.table, self._log, writer.key, self._hint)
         followed.go_on(max(begin, 0))
-        for version, delivery in versions(subscription, begin + 1, self._hint):
+        deliveries = with_hint(iter(subscription), self._hint)
+        for version, delivery in versions(subscription, begin + 1, deliveries):
             with as_feed_error(FeedRequest(writer.table, Beginning()), version):
                 followed.go_on(version)
                 commit = commit_of(self._log, files, followed, version, delivery)

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.app.changes.event_commits import EventCommits, with_every_change
 from mirrorlake.app.changes.followed_columns import FollowedColumns
+from mirrorlake.app.changes.table_commits import versions
 from mirrorlake.app.subscribe import subscribe, with_hint
 from mirrorlake.apply.events.columns import METADATA as EVENT_METADATA
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError, printable
+from mirrorlake.feed.bounds import Beginning, FeedRequest
+from mirrorlake.feed.change_files import METADATA_FIELDS
 from mirrorlake.feed.commits.position_map import in_mirror
 from mirrorlake.feed.follow import POLL, POLL_OBJECTS
 from mirrorlake.feed.landing_rows import landing_rows
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import FeedPosition
-from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
-from mirrorlake.feed.subscriptions.subscription import Delivery
+from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
+from mirrorlake.feed.subscriptions.subscription import Delivery, Subscription
 from mirrorlake.mirror.table.progress import key_columns
+from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.publisher import Publisher
@@ -40,11 +45,13 @@ _ANEW = "Delete the folder of the table in the landing zone, and land the table 
 
 @dataclass(frozen=True, slots=True)
 class LandedCommit:
-    """A commit that was published, or the snapshot that came first. rows: how many were landed."""
+    """A commit that was published, or the snapshot that came first. rows: how many were landed.
+    is_lossy: earlier changes of its keys may be missing, because the commit did not keep them."""
 
     version: int
     is_snapshot: bool
     rows: int
+    is_lossy: bool = False
 
 
 def land(
@@ -61,11 +68,12 @@ def land(
 
     table: folder or URL of a Delta table; it is landed under its name. target: a root, as of
     `Publisher`. key: the columns that identify a row; those of the mirrored table without. start:
-    of a zone that is new, as of `subscribe`. wait: waits for so many seconds before the next look
+    of a zone that is new, as of `subscribe`; the snapshot of a table of events is of the earliest
+    version whose later changes are all there. wait: waits for so many seconds before the next look
     for commits, and says whether to stop. Raises FeedError, LeaseHeld, UsageError, TableError.
     """
-    name = name_of(table)
-    columns = _key(table, options) if key is None else tuple(key)
+    name, log = name_of(table), TableLog(table, options)
+    columns = _key(log) if key is None else tuple(key)
     if _is_own(table, target):
         raise UsageError(
             "this landing zone is that of the mirror that writes the table, which would apply its "
@@ -74,49 +82,132 @@ def land(
             hint="Name another folder.",
         )
     with Publisher(target, reached=reached) as publisher:
-        after = publisher.last_batch(name)
-        if after is None and publisher.has_batches(name):
+        if publisher.last_batch(name) is None and publisher.has_batches(name):
             raise _foreign(name, target, "its batches have no names")
+        commits = EventCommits(table, name, log, options)
+        landing = _Landing(table, name, columns, log, options, publisher, commits)
+        if start == SNAPSHOT and publisher.last_batch(name) is None:
+            first = commits.first_version()
+            if first is not None and first >= 0:
+                yield landing.rows_of(first)
+            start = 0 if first == -1 else start
+        after = _checked(publisher.last_batch(name), name, target)
         subscription = subscribe(
             _subscription(name, target),
             table,
             start=start,
-            after=_checked(after, name, target),
+            after=after,
             state=None if in_mirror(table)[0] else target,
             options=options,
             reached=reached,
         )
-        followed = FollowedColumns(table, TableLog(table, options), columns, _ANEW)
-        if after is not None:
-            followed.go_on(FeedPosition.parse(after).version)
         with subscription:
             seconds = POLL_OBJECTS if is_url(table) else POLL
-            for delivery in with_hint(subscription.follow(wait, seconds), _ANEW):
-                followed.go_on(delivery.version)
-                yield _landed(publisher, name, followed.key, delivery, table)
+            deliveries = with_hint(subscription.follow(wait, seconds), _ANEW)
+            yield from landing.commits(subscription, deliveries, after)
 
 
-def _landed(
-    publisher: Publisher, name: TableId, key: tuple[str, ...], delivery: Delivery, table: str
-) -> LandedCommit:
-    plain = landable(delivery.schema.empty_table(), key)
-    if lost := publisher.columns(name).keys() - set(plain.column_names):
-        raise FeedError(
-            f"column {min(lost)} was removed or renamed by version {delivery.version}, which a "
-            "landing zone cannot express",
-            reason=FeedReason.SCHEMA_CHANGED,
-            table=table,
-            hint=_ANEW,
+class _Landing:
+    """The landing of one table. Methods raise as `land` does."""
+
+    def __init__(
+        self,
+        table: str,
+        name: TableId,
+        key: tuple[str, ...],
+        log: TableLog,
+        options: ObjectOptions | None,
+        publisher: Publisher,
+        commits: EventCommits,
+    ) -> None:
+        self._table, self._name, self._key = table, name, key
+        self._log, self._options = log, options
+        self._publisher, self._commits = publisher, commits
+
+    def rows_of(self, version: int) -> LandedCommit:
+        """Publish the rows of a version, as of which the changes begin."""
+        found = FeedSnapshot(
+            FeedRequest(self._table, Beginning()), self._log, self._options, version=version
         )
-    batches = (pa.Table.from_batches([one]) for one in delivery.batches())
-    rows = batches if delivery.is_snapshot else iter([delivery.rows])
-    found = (landing_rows(landable(one, key), key, table) for one in rows)
-    schema = landing_rows(plain, key, table).schema
-    reader = pa.RecordBatchReader.from_batches(
-        schema, (batch for one in found for batch in one.to_batches())
-    )
-    done = publisher.publish(name, reader, key=key, batch=str(delivery.position))
-    return LandedCommit(delivery.version, delivery.is_snapshot, sum(done.rows.values()))
+        position = str(FeedPosition(found.table_id, version))
+        rows = self._publish(found.schema, found.batches(), self._key, version, position)
+        return LandedCommit(version, is_snapshot=True, rows=rows)
+
+    def commits(
+        self, subscription: Subscription, deliveries: Iterable[Delivery], after: str | None
+    ) -> Iterator[LandedCommit]:
+        """Publish what the subscription delivers; it begins after a position."""
+        followed = FollowedColumns(self._table, self._log, self._key, _ANEW)
+        if after is not None:
+            followed.go_on(FeedPosition.parse(after).version)
+        first = subscription.record.next or 0
+        for version, delivery in versions(subscription, first, deliveries):
+            followed.go_on(version)
+            if delivery is not None and delivery.is_snapshot:
+                position = str(delivery.position)
+                batches = delivery.batches()
+                rows = self._publish(delivery.schema, batches, followed.key, version, position)
+                yield LandedCommit(version, is_snapshot=True, rows=rows)
+            elif done := self._landed(
+                version, delivery, followed.key, subscription.record.table_id
+            ):
+                yield done
+
+    def _landed(
+        self, version: int, delivery: Delivery | None, key: tuple[str, ...], table_id: str
+    ) -> LandedCommit | None:
+        """Publish a commit; None if there is nothing of it."""
+        every = self._commits.every_change(version) if key else None
+        is_lossy = bool(key) and every is None and self._commits.is_lossy(version)
+        position = str(FeedPosition(table_id, version))
+        if delivery is not None:
+            net = delivery.rows
+            rows = self._publish(net.schema, [net], key, version, position, every)
+        elif every is not None:  # changes that cancel each other
+            own = every.drop_columns([MARKER_COLUMN]).schema
+            schema = pa.schema([*own, *METADATA_FIELDS])
+            rows = self._publish(schema, [schema.empty_table()], key, version, position, every)
+        elif is_lossy:
+            rows = 0
+        else:
+            return None
+        return LandedCommit(version, is_snapshot=False, rows=rows, is_lossy=is_lossy)
+
+    def _publish(
+        self,
+        schema: pa.Schema,
+        rows: Iterable[pa.Table | pa.RecordBatch],
+        key: tuple[str, ...],
+        version: int,
+        position: str,
+        every: pa.Table | None = None,
+    ) -> int:
+        """Publish rows of the feed, with every change of some keys, as one batch."""
+        plain = landable(schema.empty_table(), key)
+        if lost := self._publisher.columns(self._name).keys() - set(plain.column_names):
+            raise FeedError(
+                f"column {min(lost)} was removed or renamed by version {version}, which a landing "
+                "zone cannot express",
+                reason=FeedReason.SCHEMA_CHANGED,
+                table=self._table,
+                hint=_ANEW,
+            )
+
+        def to_land(found: pa.Table) -> pa.Table:
+            net = landable(found, key)
+            landed = landing_rows(net, key, self._table)
+            return landed if every is None else with_every_change(landed, net, every, key)
+
+        tables = (
+            to_land(pa.Table.from_batches([one]) if isinstance(one, pa.RecordBatch) else one)
+            for one in rows
+        )
+        reader = pa.RecordBatchReader.from_batches(
+            landing_rows(plain, key, self._table).schema,
+            (batch for one in tables for batch in one.to_batches()),
+        )
+        done = self._publisher.publish(self._name, reader, key=key, batch=position)
+        return sum(done.rows.values())
 
 
 def landable(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -144,8 +235,8 @@ def name_of(table: str) -> TableId:
     return TableId("/".join(map(true_name, schema.split("/"))), true_name(name))
 
 
-def _key(table: str, options: ObjectOptions | None) -> tuple[str, ...]:
-    return key_columns(TableLog(table, options).snapshot().properties)
+def _key(log: TableLog) -> tuple[str, ...]:
+    return key_columns(log.snapshot().properties)
 
 
 def _subscription(name: TableId, target: str | Path) -> str:

@@ -4,7 +4,7 @@ that it applied, in order, or with the net change of each key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from mirrorlake.app.changes.followed_columns import FollowedColumns
 from mirrorlake.app.changes.landed_changes import LandedCommits, Truncated
 from mirrorlake.app.landed_files import NotLanded
-from mirrorlake.app.subscribe import with_hint
 from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.history import batch_of, commit_time
 from mirrorlake.delta.log.table_log import Action, TableLog
@@ -37,12 +36,13 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def versions(
-    subscription: Subscription, first: int, hint: str
+    subscription: Subscription, first: int, deliveries: Iterable[Delivery]
 ) -> Iterator[tuple[int, Delivery | None]]:
     """Each version from `first` on, with what the feed has of it: nothing of one whose changes
-    cancel each other."""
-    for delivery in with_hint(iter(subscription), hint):
-        yield from ((version, None) for version in range(first, delivery.version))
+    cancel each other. A snapshot comes before all versions."""
+    for delivery in deliveries:
+        if not delivery.is_snapshot:
+            yield from ((version, None) for version in range(first, delivery.version))
         yield delivery.version, delivery
         first = delivery.version + 1
     yield from ((version, None) for version in range(first, subscription.record.next or first))

@@ -57,6 +57,7 @@ class EventApplier:
     """The tables of one project that are made of event files.
 
     runner: returns a runner whose tasks apply large batches; None to apply them in this process.
+    keeps_changes: whether commits keep every change of keys that they change several times.
     """
 
     def __init__(
@@ -66,9 +67,12 @@ class EventApplier:
         stop: threading.Event,
         reached: CrashHook,
         runner: Callable[[], Runner] | None = None,
+        *,
+        keeps_changes: bool = False,
     ) -> None:
         assert project.events is not None
-        self._project, self._settings = project, project.events
+        self._project = project
+        self._settings = replace(project.events, keeps_changes=keeps_changes)
         self._clock, self._stop, self._reached = clock, stop, reached
         self._store = store_of(project)
         self._lease = Lease(self._store, ended.MIRROR, clock)

@@ -33,6 +33,8 @@ class EventInput:
     strict_oracle: order Oracle's events as in ST-190.
     metadata_columns: whether rows have the position and the time of their event.
     poll_seconds: interval between two listings.
+    keeps_changes: whether each commit keeps every change of keys that it changes several times,
+        beside the table.
     """
 
     location: StorageLocation | Path
@@ -49,6 +51,7 @@ class EventInput:
     strict_oracle: bool = False
     metadata_columns: bool = False
     poll_seconds: float = 2.0
+    keeps_changes: bool = False
 
     @property
     def described(self) -> str:

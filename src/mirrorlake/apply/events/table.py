@@ -27,6 +27,7 @@ from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles
 from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
+from mirrorlake.apply.events.remembered.stored_changes import EVERY_CHANGE
 from mirrorlake.apply.events.remembered.truncating import truncated
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table_report import EventTableReport
@@ -144,7 +145,9 @@ class EventTable:
         state = self._folder.record(batch.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [*batch.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
-        said = {"mirrorlake_events": state.number}
+        said: dict[str, Any] = {"mirrorlake_events": state.number}
+        if batch.every_change is not None:
+            said[EVERY_CHANGE] = batch.every_change
         if not self._commit(batch.version, actions, batch.operation, said):
             return None
         self._reached(CrashPoint.EVENTS_COMMITTED)

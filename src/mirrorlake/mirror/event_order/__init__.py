@@ -2,6 +2,7 @@
 (ST-180 to ST-234). Landed rows have an order already; `apply/fold.py` reduces them."""
 
 from mirrorlake.mirror.event_order.duplicates import first_of_each
+from mirrorlake.mirror.event_order.every_change import BatchRecords, every_change
 from mirrorlake.mirror.event_order.records import (
     ORDER,
     UUID_PARTS,
@@ -20,6 +21,7 @@ __all__ = [
     "ORDER",
     "RULES",
     "UUID_PARTS",
+    "BatchRecords",
     "CheckedRecords",
     "Completed",
     "OrderRule",
@@ -27,6 +29,7 @@ __all__ = [
     "change_numbers",
     "complete",
     "deletions",
+    "every_change",
     "first_of_each",
     "is_truncated",
     "last_truncations",

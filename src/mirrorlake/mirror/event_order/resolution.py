@@ -42,8 +42,10 @@ class Resolution:
     upserts: int64, row numbers of events whose rows become the rows of their keys.
     restored: int64, row numbers of known records whose held rows become the rows of their keys.
     deleted: the keys that have no row any more.
+    deciders: int64, row numbers of the records, in `known`, `events` and `derived`, that now
+        determine the row of a key, and did not before.
 
-    A key is in at most one of the last three.
+    A key is in at most one of `upserts`, `restored` and `deleted`.
     """
 
     origin: np.ndarray
@@ -52,6 +54,7 @@ class Resolution:
     upserts: np.ndarray
     restored: np.ndarray
     deleted: pa.Table
+    deciders: np.ndarray
 
     def state(self, known: pa.Table, events: pa.Table) -> pa.Table:
         """The records of the new state: the columns of `events`, and DECIDES."""
@@ -98,7 +101,7 @@ def resolve(
     if derived is not None:
         candidates = last_of_each(log, logs, parts_of(rule, rows))
     change, fill = _last_change_and_backfill(rows, candidates[candidates >= 0], code, keys)
-    decider = np.where(_backfill_wins(rows, change, fill, guard_ms), fill, change)
+    decider = np.where(backfill_wins(rows, change, fill, guard_ms), fill, change)
     last = np.sort(last[last >= 0])
 
     before = np.full(keys, -1)
@@ -119,6 +122,7 @@ def resolve(
         upserts=upserts[upserts >= first_event] - first_event,
         restored=upserts[upserts < first_event],
         deleted=rows.select(key).take(pa.array(changed[deletion[changed]])),
+        deciders=changed,
     )
 
 
@@ -135,7 +139,7 @@ def _last_change_and_backfill(
     return last_of_each(group, keys, parts_between_logs(rows)), fill
 
 
-def _backfill_wins(
+def backfill_wins(
     rows: pa.Table, change: np.ndarray, fill: np.ndarray, guard_ms: int
 ) -> np.ndarray:
     """Whether the backfill (`fill`) wins over the change: it does if there is no change, or if the
@@ -157,7 +161,7 @@ def _may_decide(rows: pa.Table, last: np.ndarray, fill: np.ndarray, guard_ms: in
     cannot, because backfills only become newer.
     """
     change = np.where(_flags(rows, "backfill")[last], -1, last)
-    lost = (change >= 0) & _backfill_wins(rows, change, fill, guard_ms)
+    lost = (change >= 0) & backfill_wins(rows, change, fill, guard_ms)
     return np.asarray(~_flags(rows, "deletion")[last] & ~lost)
 
 

@@ -42,6 +42,8 @@ class PreparedBatch:
     actions: of its commit, without the number of the state.
     state: after the batch, without a number of its own.
     parked: as in `EventTableReport`.
+    every_change: name of the file with every change of the keys that it changes several times; ""
+        if there are none, None if they are not kept.
     """
 
     version: int
@@ -51,6 +53,7 @@ class PreparedBatch:
     counts: Counts
     letters: Sequence[DeadLetter]
     parked: int
+    every_change: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,14 @@ class BatchWriter:
         with flush.flush_in_background():
             batch = merge_batch(state, key, rows)
             found = merging.merge(
-                state.rule, guard, batch, keys, changes, truncations, lookups.state
+                state.rule,
+                guard,
+                batch,
+                keys,
+                changes,
+                truncations,
+                lookups.state,
+                keeps_changes=self.settings.keeps_changes,
             )
         del rows, batch  # copies of the events, which are not needed any more
         if found is None:
@@ -268,7 +275,25 @@ class BatchWriter:
         )
         self.folder.upload(state, before.state)
         version = before.snapshot.version + 1
-        return PreparedBatch(version, operation, actions, state, counts, letters, parked)
+        name = self._stored_changes(before, state, found, schema.schema.names)
+        return PreparedBatch(version, operation, actions, state, counts, letters, parked, name)
+
+    def _stored_changes(
+        self,
+        before: EventTableVersion,
+        state: EventTableState,
+        found: merging.Merged | pa.Table,
+        columns: Sequence[str],
+    ) -> str | None:
+        """Write every change of the keys that are changed several times, if these are kept."""
+        if not self.settings.keeps_changes or isinstance(found, pa.Table):
+            return None
+        changes = found.every_change
+        if changes is None or not changes.num_rows:
+            return ""
+        rows = table_rows(state, changes, with_metadata=self._has_metadata(before))
+        deletion = contiguous(changes.column("deletion")).to_numpy(zero_copy_only=False)
+        return self.folder.stored_changes.write(rows.select(columns), deletion)
 
     def _has_metadata(self, before: EventTableVersion) -> bool:
         """Whether rows have position and time; a table that has these columns always fills them."""

@@ -25,9 +25,11 @@ from mirrorlake.mirror.event_order import (
     ORDER,
     RULES,
     UUID_PARTS,
+    BatchRecords,
     OrderRule,
     complete,
     deletions,
+    every_change,
     parts_of_uuids,
     resolve,
 )
@@ -148,6 +150,8 @@ class Merged:
     upserts: the key, UUID and OF_ROW of records, with values, that become the rows of their keys.
     parked: number of deletions that wait for the preceding event (ST-230).
     is_whole: whether all other rows of the table are deleted.
+    every_change: what `upserts` has, and `deletion`, of all changes of the keys that the batch
+        changes several times, in the order of `event_order.every_change`; None if not asked for.
     records: returns the new records of the keys, which replace those in `stood`; None for none.
     """
 
@@ -157,6 +161,7 @@ class Merged:
     upserts: pa.Table
     parked: int = 0
     is_whole: bool = False
+    every_change: pa.Table | None = None
     records: Callable[[], pa.Table] | None = None
     stood: KeyedRows | None = None
 
@@ -177,12 +182,14 @@ def merge(
     changes: KeyedFiles | None,
     truncations: pa.Table,
     search: Search | None = None,
+    *,
+    keeps_changes: bool = False,
 ) -> Merged | None:
     """Determine the effect of a batch on the rows of its keys; None when all of it was already
     known.
 
     truncations: ORDER, those of the table. search: finds the known records of some keys; by
-    default, `searcher`.
+    default, `searcher`. keeps_changes: whether every change is asked for.
     """
     key = list(keys.key)
     derived: pa.Table | None = None
@@ -218,13 +225,47 @@ def merge(
         held = _beside(held.select(of_row), held.select(values).cast(rows.schema))
         upserts = pa.concat_tables([upserts, held])
     order = RULES[rule]
+    changed = None
+    if keeps_changes:
+        resolved = BatchRecords(as_order(known), events, derived, truncations)
+        numbers = every_change(order, guard_ms, key, resolved, found)
+        pool = _beside(known.select(of_row), known.select(values).cast(rows.schema))
+        changed = _changes(resolved, numbers, (pool, _beside(facts.select(of_row), rows)), key)
     kept = rows.schema.empty_table() if order.by_time else rows  # not held longer than needed
 
     def remembers() -> pa.Table:
         pool = pa.concat_tables([known.select(own), facts]).combine_chunks()
         return records_of(order, found, pool, known.select(values), kept).cast(keys.arrow)
 
-    return Merged(keys, remembered, found.deleted, upserts, parked, records=remembers, stood=stood)
+    return Merged(
+        keys,
+        remembered,
+        found.deleted,
+        upserts,
+        parked,
+        every_change=changed,
+        records=remembers,
+        stood=stood,
+    )
+
+
+def _changes(
+    batch: BatchRecords, numbers: np.ndarray, rows: tuple[pa.Table, pa.Table], key: list[str]
+) -> pa.Table:
+    """The chosen records of a batch. rows: of the known ones and of the events, with values."""
+    known, events = rows
+    parts = [known, events]
+    if batch.derived is not None:  # deletions, which have no values and no uuid
+        own = stored(batch.derived.select([*key, *ORDER.names]))
+        columns = [
+            own.column(field.name)
+            if field.name in own.column_names
+            else pa.nulls(own.num_rows, field.type)
+            for field in events.schema
+        ]
+        parts.append(pa.table(columns, schema=events.schema))
+    deletion = batch.together(["deletion"]).take(pa.array(numbers)).column(0)
+    return pa.concat_tables(parts).take(pa.array(numbers)).append_column("deletion", deletion)
 
 
 def searcher(keys: KeyedFiles) -> Search:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.remembered.keyed_files import Adds
+from mirrorlake.apply.events.remembered.stored_changes import StoredChanges
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
@@ -133,6 +134,7 @@ class StateFolder:
         self._store = store
         self.path = f"{FOLDER}/tables/{_folder_of(table)}"
         self._files = f"{self.path}/files"
+        self.stored_changes = StoredChanges(store, f"{self.path}/changes")
 
     @contextmanager
     def open(self) -> Iterator[None]:
