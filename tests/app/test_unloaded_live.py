@@ -144,6 +144,21 @@ def test_tables_do_not_wait_for_the_rows_of_a_large_one(beside: EvolvingDatabase
         beside.check("log")
 
 
+def test_changes_wait_for_the_smallest_tables_alone(database: Database, store: LocalStore) -> None:
+    """Two tables of one page each, which are too large together."""
+    evolving = EvolvingDatabase(database, store, load_beside=12 << 10)
+    evolving.run(*TABLES, "vacuum analyze")
+    with evolving.capturing():
+        evolving.apply()
+        (beside,) = Records(evolving.store, root.LANDING).unloaded()
+        (loaded,) = {"public.apples", "public.pears"} - {beside}
+        evolving.check(loaded.removeprefix("public."))
+    evolving.live([CHANGES], each=False)
+    for table in ("apples", "pears", "log"):
+        evolving.check(table)
+    assert {request.table for request in evolving.read_again()} == {beside}
+
+
 @pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ class CaptureSettings:
     retained_policy: RetentionPolicy = RetentionPolicy.WARN  # what happens when it keeps more
     load: tuple[str, ...] = ("*.*",)  # tables whose rows are loaded, as patterns
     load_joining: bool = True  # whether those of a table that joins the stream later are loaded
-    load_beside: int | None = None  # size from which a table is read beside its changes, in bytes
-    joining_beside: int = 256 * MIB  # the same of a table that joins the stream later, if less
+    load_beside: int | None = None  # bytes of all tables from which others are read beside changes
+    joining_beside: int = 256 * MIB  # the same of tables that join the stream later, if less
     load_workers: int = 2  # pieces that are loaded at the same time
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time

@@ -47,16 +47,17 @@ class Unloaded:
         if known is None and self._settings.loads_all and self._settings.load_beside is None:
             return
         is_joining = known is not None
+        new = [table for table in missing if str(table.table) not in (known or {})]
+        beside = self._read_beside(new, is_joining=is_joining)
         loads = {
             name: table.whole_rows
             or (
                 matches(name, self._settings.load)
                 and (self._settings.load_joining or not is_joining)
-                and not self._is_read_beside(table, is_joining=is_joining)
+                and table.table not in beside
             )
-            for table in missing
+            for table in new
             for name in [str(table.table)]
-            if name not in (known or {})
         }
         if loads or not is_joining:
             self._records.write_loads((known or {}) | loads)
@@ -77,18 +78,28 @@ class Unloaded:
             if name in self.tables and name not in under_way and is_wanted:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
-    def _is_read_beside(self, table: SourceTable, *, is_joining: bool) -> bool:
-        """Whether the stream does not wait for its rows. Ranges are read in the order of a key.
-        For a table that joins it, all others would wait whose changes were mirrored before."""
+    def _read_beside(self, tables: Sequence[SourceTable], *, is_joining: bool) -> set[TableId]:
+        """The tables whose rows the stream does not wait for: it waits for the smallest ones, as
+        long as they have less than so many bytes together. For tables that join, all others would
+        wait whose changes were mirrored before."""
         least = self._settings.load_beside
-        if least is not None and is_joining:
+        if least is None:
+            return set()
+        if is_joining:
             least = min(least, self._settings.joining_beside)
-        if least is None or table.size < least or not table.key or table.append_only:
+        found, together = set[TableId](), 0
+        for table in sorted(filter(self._can_be_beside, tables), key=lambda one: one.size):
+            if together + table.size >= least:
+                found.add(table.table)
+            else:
+                together += table.size
+        return found
+
+    def _can_be_beside(self, table: SourceTable) -> bool:
+        """Ranges are read in the order of a key."""
+        if not table.key or table.append_only or not matches(str(table.table), self._settings.load):
             return False
-        is_selected = matches(str(table.table), self._settings.load)
-        return is_selected and all(
-            is_ordered(arrow_type(table.schema[name].type)) for name in table.key
-        )
+        return all(is_ordered(arrow_type(table.schema[name].type)) for name in table.key)
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot in which the tables have no rows."""
