@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from hypothesis import strategies as st
 
 from mirrorlake import Mirror, config
 from mirrorlake.app.changes.convert import ConvertedTable, convert
+from mirrorlake.apply.events import consumer
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from tests.app.changes.test_convert import CRASHES, Died, dying
 from tests.app.zones import MARKER, Zone
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.drawn_files import rows_of
+from tests.apply.events.drawn_files import line, rows_of
+from tests.apply.events.drawn_files import settings as drawn_settings
+from tests.delta.handmade import HandmadeTable
+from tests.mirror.event_order.drawn import SOURCES, arrivals
 from tests.profiles import tries
 
 Change = tuple[str, int, str | None]
@@ -104,6 +109,28 @@ def test_each_change_of_a_key_is_landed_in_order(tmp_path: Path) -> None:
     assert one.zone.rows("orders") == [(1, "d"), (2, "x")]
 
 
+@pytest.mark.clause("ST-230")
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_deletion_that_names_the_row_alone_is_landed_with_its_key(
+    tmp_path: Path, is_late: bool
+) -> None:
+    one = Converted(tmp_path)
+    one.project = replace(one.project, events=drawn_settings("oracle", one.bucket.folder))
+    row = {"tx_id": "t", "row_id": "R", "backfill": False, "uuid": None, "rs_id": "0x1.1.1"}
+    row |= {"ssn": 1, "source_timestamp": 1, "read_timestamp": 1, "sort_keys": None}
+    inserted = {**row, "scn": 1, "key": 2, "payload": 8, "deletion": False}
+    deleted = {**row, "scn": 2, "key": None, "payload": 0, "deletion": True}
+    again = {**row, "scn": 3, "key": 2, "payload": 9, "deletion": False, "row_id": "S"}
+    parts = [[deleted], [inserted, again]] if is_late else [[inserted, deleted, again]]
+    for number, part in enumerate(parts):
+        one.bucket.put(f"{number}.jsonl", *(line("oracle", each) for each in part), minute="")
+        one.convert()
+    folder = one.zone.root / "Files/LandingZone/shop.schema/orders"
+    landed = [row for file in _numbered(folder) for row in pq.read_table(file).to_pylist()]
+    assert [(row[MARKER], row["id"]) for row in landed] == [(0, 2), (2, 2), (0, 2)]
+    assert [row["v"] for row in landed][::2] == [8, 9]
+
+
 def test_changes_that_came_before_are_not_landed_again(tmp_path: Path) -> None:
     """Those that arrive after a later one of their key, and copies."""
     one = Converted(tmp_path)
@@ -113,6 +140,21 @@ def test_changes_that_came_before_are_not_landed_again(tmp_path: Path) -> None:
     one.put(*early, *one.events(("UPDATE", 1, "d")), *early)
     one.convert()
     assert one.landed() == [(0, 1, "c"), (1, 1, "d")]
+
+
+def test_the_files_of_a_minute_are_applied_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "BATCH_FILES", 2)
+    one = Converted(tmp_path)
+    events = one.events(*(("UPDATE", 1, str(number)) for number in range(9)))
+    for minute, part in (("05", events[:5]), ("06", events[5:])):
+        for name, each in enumerate(reversed(part)):
+            one.bucket.put(f"{name}.jsonl", each, minute=f"2026/11/20/10/{minute}")
+    done = one.convert()
+    assert done is not None
+    assert done.commits == 2
+    assert [value for _marker, _key, value in one.landed()] == [str(n) for n in range(9)]
 
 
 def test_commits_of_another_command_have_the_net_change(tmp_path: Path) -> None:
@@ -125,6 +167,9 @@ def test_commits_of_another_command_have_the_net_change(tmp_path: Path) -> None:
     assert (done.snapshot, done.commits) == (1, 1)  # the rows of the last version without
     assert one.landed() == [(4, 1, "b"), (1, 1, "c"), (1, 1, "d")]
     assert not [lost for lost in done.lost if "commits" in lost.what]
+    assert "earlier changes up to version 0, whose rows come first" in {
+        lost.what for lost in done.lost
+    }
     one.put(*one.events(("UPDATE", 1, "e"), ("UPDATE", 1, "f")))
     one.run()
     done = one.convert()
@@ -160,6 +205,27 @@ def test_a_file_of_stored_changes_that_is_gone_costs_only_these(tmp_path: Path) 
     assert done is not None
     assert one.landed() == [(0, 1, "a"), (1, 1, "c")]
     assert [lost.what for lost in done.lost if "1 commits" in lost.what]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@settings(max_examples=tries(20, quick=3, long=300), deadline=None)
+@given(data=st.data())
+def test_a_mirror_of_the_zone_has_the_rows_of_the_table_of_each_source(
+    tmp_path_factory: pytest.TempPathFactory, source: str, data: st.DataObject
+) -> None:
+    """Also of deletions that name the row alone, and of backfills."""
+    one = Converted(tmp_path_factory.mktemp(source))
+    one.project = replace(one.project, events=drawn_settings(source, one.bucket.folder))
+    _events, batches = data.draw(arrivals(source))
+    mirror = Zone(one.zone.root)
+    for number, batch in enumerate(filter(None, batches)):
+        one.bucket.put(f"{number}.jsonl", *(line(source, event) for event in batch), minute="")
+        one.convert()
+        mirror.apply()
+        found = HandmadeTable(mirror.root / "Tables/shop/orders")
+        rows = found.rows() if found.location.exists() else []
+        expected = rows_of(one.project.root / "Tables/shop/orders")
+        assert sorted(rows) == sorted((row["id"], row["v"]) for row in expected)
 
 
 @given(st.data())

@@ -121,7 +121,7 @@ def general_losses(project: Project) -> list[str]:
             lost.append("transactions of the source: `tx_id` is the version of the table")
         return lost
     lost = [
-        "changes that arrived after a later change of their key, or with a truncation after them",
+        "events that were applied after a later one of their key, or before a truncation",
         "stream, read times and sort keys of events",
     ]
     if dead := dead_events(store_of(project)):
@@ -172,7 +172,10 @@ def _converted(
             done = replace(done, lost=tuple(_lost_in_zone(project, name_of(location), key)))
             for one in land(location, target, options=options, reached=reached):
                 done = _with(done, one.is_snapshot, one.rows)
-                net += one.is_lossy
+                net += one.is_lossy and not one.is_snapshot
+                if one.is_lossy and one.is_snapshot and key:
+                    what = f"earlier changes up to version {one.version}, whose rows come first"
+                    done = replace(done, lost=(*done.lost, NotCarried(what)))
             _remove_old_changes(project, name_of(location))
     except MirrorlakeError as error:
         done = replace(done, error=error.facts())

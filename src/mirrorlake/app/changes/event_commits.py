@@ -41,6 +41,10 @@ class EventCommits:
             self._store, self._inside = store_of_table(table, None, options)
             self._changes = StateFolder(self._store, name).stored_changes
 
+    @property
+    def are_of_events(self) -> bool:
+        return self._changes is not None
+
     def every_change(self, version: int) -> pa.Table | None:
         """Every change of the keys that a commit changes several times, as of `StoredChanges`; None
         without any, or if they are not there."""

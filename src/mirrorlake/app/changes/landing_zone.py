@@ -46,7 +46,8 @@ _ANEW = "Delete the folder of the table in the landing zone, and land the table 
 @dataclass(frozen=True, slots=True)
 class LandedCommit:
     """A commit that was published, or the snapshot that came first. rows: how many were landed.
-    is_lossy: earlier changes of its keys may be missing, because the commit did not keep them."""
+    is_lossy: earlier changes of keys may be missing: of the commit, because it did not keep them;
+    of a snapshot of a table of events those before it."""
 
     version: int
     is_snapshot: bool
@@ -131,7 +132,7 @@ class _Landing:
         )
         position = str(FeedPosition(found.table_id, version))
         rows = self._publish(found.schema, found.batches(), self._key, version, position)
-        return LandedCommit(version, is_snapshot=True, rows=rows)
+        return LandedCommit(version, True, rows, self._commits.are_of_events)
 
     def commits(
         self, subscription: Subscription, deliveries: Iterable[Delivery], after: str | None
@@ -147,7 +148,7 @@ class _Landing:
                 position = str(delivery.position)
                 batches = delivery.batches()
                 rows = self._publish(delivery.schema, batches, followed.key, version, position)
-                yield LandedCommit(version, is_snapshot=True, rows=rows)
+                yield LandedCommit(version, True, rows, self._commits.are_of_events)
             elif done := self._landed(
                 version, delivery, followed.key, subscription.record.table_id
             ):

@@ -138,7 +138,7 @@ class EventConsumer:
             again = self._files.list(first_day)
             new += [file for file in again if file.path in waiting]
         done = 0
-        batches = list(_batches(new))
+        batches = list(_batches(new, by_folder=self._settings.keeps_changes))
         with suppress(_Ended):
             for number, batch in enumerate(batches):
                 is_last = number == len(batches) - 1
@@ -451,15 +451,30 @@ def _only(part: FileEvents, rows: np.ndarray | None) -> FileEvents:
     return replace(part, tables=[events for events in found if len(events)])
 
 
-def _batches(files: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
+def _batches(files: Iterable[FoundFile], *, by_folder: bool = False) -> Iterator[list[FoundFile]]:
+    """by_folder: files of one folder are divided only where they are too large together."""
     batch: list[FoundFile] = []
     size = 0
     for file in files:
-        inside = file.unpacked_size
-        if batch and (size + inside > BATCH_BYTES or len(batch) == BATCH_FILES):
+        is_full = len(batch) >= BATCH_FILES
+        if is_full and not (by_folder and _folder(file) == _folder(batch[-1])):
             yield batch
             batch, size = [], 0
+        while batch and size + file.unpacked_size > BATCH_BYTES:
+            part = _folders_before(batch, file) if by_folder else batch
+            yield part
+            batch = batch[len(part) :]
+            size = sum(one.unpacked_size for one in batch)
         batch.append(file)
-        size += inside
+        size += file.unpacked_size
     if batch:
         yield batch
+
+
+def _folders_before(batch: Sequence[FoundFile], file: FoundFile) -> list[FoundFile]:
+    """The files of other folders than the one of the next file; all if there are none."""
+    return [one for one in batch if _folder(one) != _folder(file)] or [*batch]
+
+
+def _folder(file: FoundFile) -> str:
+    return file.path.rpartition("/")[0]

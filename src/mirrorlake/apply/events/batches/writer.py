@@ -292,6 +292,9 @@ class BatchWriter:
         if changes is None or not changes.num_rows:
             return ""
         rows = table_rows(state, changes, with_metadata=self._has_metadata(before))
+        for index, name in enumerate(key_names(state)):  # deletions may have no other values
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.field(place), changes.column(f"k{index}"))
         deletion = contiguous(changes.column("deletion")).to_numpy(zero_copy_only=False)
         return self.folder.stored_changes.write(rows.select(columns), deletion)
 
