@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mirrorlake.apply.events.journal import ReadFile
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.bucket import event as change
+from tests.apply.events.drawn_files import rows_of
 from tests.events.decode.files import avro, event, schema
 from tests.events.decode.test_hostile import PLAIN, block, of_schema, with_header
 from tests.fuzz.inputs import harmed
@@ -91,6 +92,21 @@ LINES: list[tuple[str | bytes, str]] = [
 
 def _dead(bucket: Bucket) -> dict[str, ReadFile]:
     return {one.path.rpartition("/")[2]: one for one in bucket.consumer()._journal.dead}
+
+
+@pytest.mark.clause("ST-253")
+def test_an_object_as_a_key_does_not_decide_the_type_of_a_new_table(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    nested = [_line(f'{{"id": {value}}}') for value in ('{"a": 1}', "[1]", '{"a": 2}')]
+    bucket.put("first.jsonl", *nested, change(2, {"id": 7}))
+    bucket.cycle()
+    (letters,) = (one.letters for one in _dead(bucket).values())
+    assert {row for one in letters for row in one.rows} == {0, 1, 2}
+    assert {one.reason for one in letters} == {
+        "the value of its key column id is an object or array"
+    }
+    (row,) = rows_of(bucket.root / "Tables/public/orders")
+    assert row["id"] == 7
 
 
 @pytest.mark.clause("ST-110", "ST-111", "ST-178", "ST-253")

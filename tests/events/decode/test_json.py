@@ -268,10 +268,10 @@ BAD_LINES = [
     ('{"payload": [1]}', "payload is not an object"),
     ('{"payload": ' + "[" * 100_000 + "]" * 100_000 + "}", "the line is nested too deep"),
     ('{"uuid": "\\ud800"}', "the value of uuid is no text"),
-    ('{"payload": {"id": ' + "[" * 600 + "]" * 600 + "}}", "the value of column id is no"),
+    ('{"payload": {"id": ' + "[" * 600 + "]" * 600 + "}}", "column id is"),
     (
         '{"payload": {"id": ' + '{"a":' * 600 + "1" + "}" * 600 + "}}",
-        "the value of column id is no",
+        "column id is",
     ),
     ('{"source_metadata": {"scn": 99999999999999999999}}', "the value of scn does not fit"),
 ]

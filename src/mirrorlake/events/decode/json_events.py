@@ -19,7 +19,7 @@ from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json_lines import JsonLine, json_lines
 from mirrorlake.events.decode.json_values import column_of, flaw_of, inferred, texts_of
 from mirrorlake.events.envelope import EventSource
-from mirrorlake.events.metadata import OBJECT_PARTS
+from mirrorlake.events.metadata import OBJECT_PARTS, PRIMARY_KEYS, REPLICATION_INDEX
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn, UnifiedType
 from mirrorlake.model import keys
@@ -136,8 +136,11 @@ def _batch(
     # Only MongoDB has collections.
     has_documents = head.column(_COLLECTION).null_count < len(lines)
     columns, payload, unfit = [], [], Unfit()
+    key = set() if has_documents else _key_columns(head)
     for name in names:
         values = [one.get(name) for one in records[envelope.PAYLOAD]]
+        if name in key and name not in types:
+            _reject_nested(name, values, rejected)
         kind = types.get(name) or inferred(values)
         found, bad = column_of(values, kind, has_documents=has_documents)
         columns.append(EventColumn(name, kind))
@@ -147,6 +150,31 @@ def _batch(
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
     return unfit.batch(at, head, columns, table, empty, {**misread, **rejected})
+
+
+def _key_columns(head: pa.Table) -> set[str]:
+    """The names of the key columns of any event."""
+    named = (contiguous(head.column(name)) for name in (PRIMARY_KEYS, REPLICATION_INDEX))
+    return {
+        name
+        for lists in named
+        if pa.types.is_list(lists.type)
+        for name in pc.unique(lists.flatten()).to_pylist()
+        if name is not None
+    }
+
+
+def _reject_nested(name: str, values: list[Any], rejected: dict[int, str]) -> None:
+    """Refuse objects and arrays among other values of a key. The type that fits all of them would
+    be text, so that such an event decided the type of a new table."""
+    if not any(not isinstance(one, dict | list | None) for one in values):
+        return
+    for row, value in enumerate(values):
+        if isinstance(value, dict | list):
+            rejected.setdefault(
+                row, f"the value of its key column {name:.80} is an object or array"
+            )
+            values[row] = None
 
 
 def _objects(head: pa.Table) -> list[np.ndarray]:
