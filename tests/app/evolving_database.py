@@ -137,6 +137,7 @@ class EvolvingDatabase:
             load_joining=self.load is None,
             load_beside=self.load_beside,
             joining_beside=self.joining_beside,
+            ignores_columns=self.ignores,
         )
         name = self.made
         selection = Selection(tables=self.selected)

@@ -122,7 +122,7 @@ class Live:
         assert not errors, errors
 
     def verify(self, *tables: str, **settings: Any) -> dict[str, VerifiedTable]:
-        settings = {"timeout": 60.0, "limits": ChunkLimits(rows=70), **settings}
+        settings = {"timeout": 60.0, "limits": ChunkLimits(rows=70, whole=1_000), **settings}
         with self.beside(self.once):
             found = verify(
                 self.project,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.model.equality import comparable, same
+from mirrorlake.model.keys import comparable, same
 
 NANS = [struct.unpack("<d", bits)[0] for bits in (b"\0" * 6 + b"\xf8\x7f", b"\1" * 6 + b"\xf8\xff")]
 VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [

@@ -81,7 +81,9 @@ class Simulation:
             self._strict, self._settings = False, replace(self._settings, strict=False)
         self._backfill = BackfillSettings(
             ChunkLimits(
-                self.random.choice([1, 2, 100]), seconds=self.random.choice([0.0, 1.0, 60.0])
+                self.random.choice([1, 2, 100]),
+                seconds=self.random.choice([0.0, 1.0, 60.0]),
+                whole=Random(f"whole {seed}").choice([1, 1 << 20]),
             ),
             look_seconds=self.random.choice([0.0, 1.0]),
             window_bytes=self.random.choice([0, 500, 100_000, 100_000]),

@@ -117,6 +117,7 @@ class Capture:
             guard=self._lease.check,
             begins=partial(append_only.begins, records),
             undescribed=self._guard.look_soon,
+            divides=not settings.ignores_columns,
         )
 
     # -- life -----------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class CaptureSettings:
     spark_connections: int = 8  # of such tasks that run at the same time
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK  # what an append-only table does
     stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes of columns that stop a table
+    ignores_columns: bool = False  # whether the tables lack columns that were added
 
     @property
     def loads_all(self) -> bool:

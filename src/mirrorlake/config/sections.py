@@ -259,6 +259,7 @@ class ProjectFile(Section):
             metadata_columns=self._metadata_columns(path),
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
+            ignores_columns=self.mirror.schema_change.column_added == "ignore",
             uncaptured=self._uncaptured(path),
             parts_on_spark=self._parts_on_spark(path, source),
             load_beside=self._load_beside(path),

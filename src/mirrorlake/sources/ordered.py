@@ -8,13 +8,18 @@ from mirrorlake.model.keys import is_ordered
 from mirrorlake.sources.table import SourceTable
 
 LARGEST_WHOLE = 512 << 20
-"""Bytes of a table without a key that can be read again, because all of it is in memory then."""
+"""Bytes in memory of a table without a key that is read as one piece, and of a piece of a larger
+one."""
+
+
+LARGEST_TABLE = 64 << 30
+"""Bytes of a table without a key up to which it is read again: there are so many hashes."""
 
 
 def check_ordered(table: SourceTable) -> None:
-    """A table without a key is read whole. Raises CannotBackfill."""
+    """Raises CannotBackfill."""
     reset = f"`mirrorlake reset {table.table}` loads it anew."
-    if not table.key and table.size > LARGEST_WHOLE:
+    if not table.key and table.size > LARGEST_TABLE:
         raise too_large(table)
     for name in table.key:
         if not is_ordered(arrow_type(table.schema[name].type)):
@@ -36,9 +41,19 @@ def unordered(table: SourceTable) -> str:
 
 
 def too_large(table: SourceTable) -> CannotBackfill:
-    """The error of a table without a key that does not fit into memory."""
+    """The error of a table without a key that is not read again."""
     return CannotBackfill(
-        f"the table has no key, and more than {LARGEST_WHOLE >> 20} MiB",
+        "the table has no key, and is too large to be read at once",
+        table=str(table.table),
+        hint=f"`mirrorlake reset {table.table}` loads it anew.",
+    )
+
+
+def same_hash(table: SourceTable) -> CannotBackfill:
+    """The error of a table without a key of which a piece does not fit into memory."""
+    return CannotBackfill(
+        f"the table has no key, and more than {LARGEST_WHOLE >> 20} MiB of rows that are equal, or "
+        "have the same hash",
         table=str(table.table),
         hint=f"`mirrorlake reset {table.table}` loads it anew.",
     )

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.apply.events.reading import FileEvents, TableEvents, event_parts
-from mirrorlake.apply.events.remembered.content import content_of
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
+from mirrorlake.model.row_hashes import content_of
 from tests.mirror.event_order.model import GUARD, Event
 
 METHODS = {

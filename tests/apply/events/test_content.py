@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.events.remembered import content
-from mirrorlake.apply.events.remembered.content import content_of
+from mirrorlake.model import row_hashes
+from mirrorlake.model.row_hashes import content_of
 from tests.profiles import tries
 
 SHORT = 64 * 8
@@ -39,7 +39,7 @@ def test_null_counts_as_missing_whatever_bytes_are_there() -> None:
 
 
 def test_large_values_are_hashed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_LARGE", 20)
+    monkeypatch.setattr(row_hashes, "_LARGE", 20)
     values = [b"x" * 21, b"y" * 20, None, b"z"]
     large = int.from_bytes(hashlib.blake2b(values[0] or b"", digest_size=8).digest(), "big")
     expected = [_mixed(large ^ _name("a")), *(_hash_of("a", value) for value in values[1:])]

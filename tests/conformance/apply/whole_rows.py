@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
-from mirrorlake.errors import KeyedChangeWithoutKey, RowNotFound
+import pyarrow as pa
+
+from mirrorlake.errors import BadFile, KeyedChangeWithoutKey, RowNotFound
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk
+from mirrorlake.model.row_hashes import HashRange
 from tests.conformance.apply.scenario import (
     Change,
     Lands,
@@ -74,6 +81,19 @@ ALL = Scenario(
     rows=[NOTHING, NOTHING, ZERO, MINUS],
     then=plays,
 )
+EVERY = HashRange(tuple(PLAIN.schema.names), tuple(str(one.type) for one in PLAIN.schema))
+KINDS = arrow_schema(PLAIN.schema)
+
+
+def part(of: Row, *rows: Row, **expected: Any) -> Lands:
+    """A chunk of a backfill: the rows with the hash of one."""
+    table = pa.Table.from_pylist([dict(zip(KINDS.names, of, strict=True))], KINDS)
+    (number,) = EVERY.of(table).tolist()
+    keys = KeyRange(hashes=replace(EVERY, first=number, end=number + 1))
+    said = BackfillChunk("one", 1, keys)
+    return whole([insert(*row) for row in rows], backfill=said, **expected)
+
+
 WHOLE_ROWS = [
     SOME,
     ALL,
@@ -118,6 +138,27 @@ WHOLE_ROWS = [
         ],
         rows=[(*row, None) for row in (ONE, NOTHING, NOTHING, ZERO, MINUS)] + [(*ONE, 7)],
         then=plays,
+    ),
+    Scenario(
+        "a chunk has the rows of some hashes, and touches no others",
+        [],
+        PLAIN,
+        [
+            THERE,
+            part(ONE, ONE, ONE, counts=Counts(delete=1), feed={"delete": [ONE]}),
+            part(NOTHING, *[NOTHING] * 3, counts=Counts(insert=1), feed={"insert": [NOTHING]}),
+            part(MINUS, MINUS, MINUS, counts=Counts(insert=1, delete=1)),
+            part((7, "not there", None, None), counts=Counts(), feed={}),
+        ],
+        rows=[ONE, ONE, NOTHING, NOTHING, NOTHING, MINUS, MINUS],
+        then=plays,
+    ),
+    Scenario(
+        "a chunk with a row of another hash is refused",
+        [],
+        PLAIN,
+        [THERE, part(ONE, ONE, NOTHING, outcome=Refused(BadFile))],
+        rows=[ONE, ONE, ONE, NOTHING, NOTHING, ZERO, MINUS],
     ),
     Scenario(
         "a deletion of a row that is not there stops the table",

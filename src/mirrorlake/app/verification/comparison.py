@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from mirrorlake.errors import TableError
 from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.equality import same
-from mirrorlake.model.keys import encode, in_order
+from mirrorlake.model.keys import encode, in_order, same
 
 _FOLLOWS = "The mirror follows with the next change of the table. Verify it again after that."
 

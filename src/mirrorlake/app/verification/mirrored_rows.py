@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,13 +43,17 @@ class MirroredRows:
         self, source: pa.Table, key: Sequence[str], keys: KeyRange, limits: ChunkLimits
     ) -> pa.Table:
         """The rows with a key in the range, in any order, with the columns of `source`, which are
-        its rows there; all rows for no key. Reads the files that can have some. Raises TableError
+        its rows there. Reads the files that can have some. Raises TableError
         for other columns, a damaged file, and far more rows than the source has there;
         FileNotFoundError, LostFile, Unreachable."""
         names = self._names(source.column_names)
         own = [names[name] for name in key]
+        hashes = keys.hashes
         keys = KeyRange(_renamed(keys.low, names), _renamed(keys.high, names), keys.is_closed)
         self._check(keys)
+        if hashes is not None:
+            own_columns = tuple(names[name] for name in hashes.columns)
+            keys = KeyRange(hashes=replace(hashes, columns=own_columns))
         most = _TOLERANCE * max(source.nbytes, limits.size if key else limits.whole)
         found = [arrow_schema(self._schema.schema).empty_table().select(list(names.values()))]
         size = 0
@@ -57,7 +62,7 @@ class MirroredRows:
             if ROW_DELETED in rows.column_names:
                 rows = rows.filter(pc.invert(pc.fill_null(rows[ROW_DELETED], False)))
             rows = rows.select(list(names.values()))
-            found.append(rows.filter(pa.array(keys.contains(rows))) if key else rows)
+            found.append(rows.filter(pa.array(keys.contains(rows))))
             size += found[-1].nbytes
             if size > most:
                 raise self._far_more(source, found)

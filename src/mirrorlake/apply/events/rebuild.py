@@ -21,7 +21,7 @@ from mirrorlake.apply.events.columns import METADATA
 from mirrorlake.apply.events.described import recognized
 from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.remembered import merging
-from mirrorlake.apply.events.remembered.content import content_of, identities
+from mirrorlake.apply.events.remembered.content import identities
 from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles, reading
 from mirrorlake.apply.events.remembered.merging import IDENTITY, MergeBatch
 from mirrorlake.apply.events.remembered.state import EventTableState
@@ -39,6 +39,7 @@ from mirrorlake.mirror.event_order.resolution import DECIDES
 from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.row_hashes import content_of
 
 THREADS = 2
 MOST_ROWS = 1 << 18

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
-from mirrorlake.apply.events.remembered.content import content_of
 from mirrorlake.apply.events.remembered.keyed_files import THREADS
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.events.change_types import ChangeType
@@ -23,6 +22,7 @@ from mirrorlake.events.envelope import SORT_KEYS, UUID, EventSource
 from mirrorlake.mirror.event_order import ORDER, RULES, change_numbers, records
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema, arrow_type, contiguous
+from mirrorlake.model.row_hashes import content_of
 from mirrorlake.model.table import Column
 from mirrorlake.model.types import DataType
 

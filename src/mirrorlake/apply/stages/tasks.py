@@ -34,7 +34,7 @@ from mirrorlake.delta.write.rewrite import write_data_files
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.model.arrow import contiguous, nullable_schema
-from mirrorlake.model.equality import comparable
+from mirrorlake.model.keys import comparable
 from mirrorlake.model.table import Schema
 
 R = TypeVar("R")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.task.equal_rows import without_equal_rows
+from mirrorlake.apply.task.existing_deletes import check_chunk
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.lookup.key_range import keys_between, overlapping, rows_between
 from mirrorlake.delta.workspace import TableWorkspace
@@ -47,6 +48,7 @@ def read_chunk(
     if (compared := _compared(rows, landed, keys, searched, table)) is not None:
         return compared
     found = rows.read(landed)
+    check_chunk(rows.table, landed.name, keys, found.data, rows.key)
     existing = keys_between(table.folder, searched, rows.schema, rows.key, keys)
     return ChunkRows(found, existing, by_marker(found.marker))
 
@@ -69,6 +71,7 @@ def _compared(
 
     def blocks() -> Iterator[parquet.Rows]:
         for block in rows.read_blocks(landed, WHOLE):
+            check_chunk(rows.table, landed.name, keys, block.data, rows.key)
             read.append(by_marker(block.marker))
             yield block
 

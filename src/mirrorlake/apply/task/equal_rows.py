@@ -18,8 +18,7 @@ from mirrorlake.landing.parquet.reader import Rows, match_columns
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous, taken
 from mirrorlake.model.change import METADATA_COLUMNS, Marker
-from mirrorlake.model.equality import comparable, same
-from mirrorlake.model.keys import KeyRange, bound_of
+from mirrorlake.model.keys import KeyRange, bound_of, comparable, same
 
 
 @dataclass(frozen=True, slots=True)

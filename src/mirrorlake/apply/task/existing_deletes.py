@@ -6,14 +6,17 @@ not change are not rewritten, and the change feed contains only real differences
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from mirrorlake.apply.fold import LandedBatch, fold
+from mirrorlake.errors import BadFile
 from mirrorlake.landing.parquet.reader import Rows, match_columns
 from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.change import ROW_DELETED, Marker
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.net_changes import NetChanges
 
 
@@ -26,6 +29,23 @@ def fold_chunk(batch: LandedBatch, present: pa.Table) -> NetChanges:
     names = chunk.data.column_names
     there = {*match_columns(names, list(chunk.names)), ROW_DELETED}
     return replace(net, compared=tuple(name for name in names if name in there))
+
+
+def check_chunk(
+    table: str, file: str, keys: KeyRange, rows: pa.Table, compared: Sequence[str]
+) -> None:
+    """Without a key a chunk has the rows with some hashes. If the table had a value in another
+    form, or not as one of its own columns, the hash would be another one here, and the row be taken
+    for one of another chunk. compared: the columns by which existing rows are found. Raises
+    BadFile."""
+    own = rows.select([name for name in rows.column_names if name in compared])
+    if keys.hashes is not None and not keys.hashes.contains(own).all():
+        raise BadFile(
+            "it has rows that are not of its part of the table",
+            table=table,
+            file=file,
+            hint=f"`mirrorlake reset {table}` loads the table anew.",
+        )
 
 
 def _existing_deletes(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:

@@ -17,25 +17,27 @@ from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
-from mirrorlake.apply.task.existing_deletes import fold_chunk
+from mirrorlake.apply.task.existing_deletes import check_chunk, fold_chunk
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.partitions import NullText, check_texts
 from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow
 from mirrorlake.errors import MirrorlakeError, RowNotFound
 from mirrorlake.mirror.engine import Counts
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.net_changes import NetChanges
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
     """A batch, or a part of a load. gone: the number of rows that a truncation removes or marks, if
-    it is known; present: for a backfill chunk, the existing keys in its range; skip_equal: do not
-    rewrite rows whose values do not change; soft: set with soft deletes."""
+    it is known; keys, present: for a backfill chunk, its range and the existing keys in it;
+    skip_equal: do not rewrite rows whose values do not change; soft: set with soft deletes."""
 
     rows: LandedRows
     landed: tuple[LandedPath, ...]
     truncate: bool = False
     gone: int | None = None
+    keys: KeyRange | None = None
     present: pa.Table | None = None
     skip_equal: bool = False
     soft: SoftDeletes | None = None
@@ -132,6 +134,9 @@ def _read(task: MergeTask) -> Read:
     schema = task.rows.schema.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
     whole = task.rows.whole_rows
+    if task.keys is not None:
+        ((name, rows),) = files
+        check_chunk(task.rows.table, name, task.keys, rows.data, task.rows.key)
     batch = LandedBatch(
         task.rows.table, schema, task.rows.key, files, task.truncate, whole, task.soft
     )

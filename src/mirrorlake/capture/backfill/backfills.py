@@ -41,7 +41,7 @@ from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.sink import BackfillRows, Lost, SinkWriter
-from mirrorlake.errors import CannotBackfill, SourceUnavailable, TableAltered, TableError
+from mirrorlake.errors import CannotBackfill, TableAltered, TableError, Unavailable
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.keys import ColumnBounds, KeyRange
@@ -61,8 +61,10 @@ BACKFILL_REPEATED = "backfill_chunk_repeated"
 BACKFILL_ENDED = "backfill_ended"
 
 MOST_RETRY_SECONDS = 30.0
+PAUSE = 4
+"""Times as long as reading a table without a key took in vain, until it is read again."""
 
-Result = ReadChunk | TableError | SourceUnavailable
+Result = ReadChunk | TableError | Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,12 @@ class BackfillSettings:
 
 @dataclass(slots=True)
 class _Session:
-    """One snapshot of one table, and what happened to the table since just before it. ready: the
-    chunk to be landed; pending: the one behind it, which is read meanwhile."""
+    """One snapshot of one table, and what happened to the table since just before it. begun: when;
+    ready: the chunk to be landed; pending: the one behind it, which is read meanwhile."""
 
     window: ChangeWindow
     reading: ChunkReading
+    begun: float
     pending: Future[Result] | None = None
     ready: ReadChunk | None = None
 
@@ -128,16 +131,19 @@ class Backfills:
         guard: Callable[[], None] = lambda: None,
         begins: Callable[[BackfillJob], None] = lambda _job: None,
         undescribed: Callable[[], None] = lambda: None,
+        divides: bool = True,
     ) -> None:
         """guard: raises when this process may no longer write; called before a job is written.
         begins: called before the first snapshot of a backfill, perhaps once more after a crash.
         undescribed: called when the source has other columns than the stream has described.
+        divides: whether a large table without a key is read in pieces, by hashes of all columns.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
         that differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
         self._guard, self._begins, self._undescribed = guard, begins, undescribed
+        self._divides = divides
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
@@ -238,6 +244,7 @@ class Backfills:
             if isinstance(part, SchemaChange):
                 self._tables[part.table.table] = part.table
                 self._widen(part.table.table)
+                self._restart(part.table.table)
         for running in self._running.values():
             if running.session is not None:
                 running.session.window.take(chunk)
@@ -248,6 +255,21 @@ class Backfills:
         if any(job.request.within for job in self._required.get(table, ())):
             what = "its columns were altered before a part of it was read again"
             self.require(table, TableAltered(what, table=str(table)))
+
+    def _restart(self, table: TableId) -> None:
+        """Read a table without a key from the beginning when its columns have changed: the hashes
+        of its rows are other ones then, so that a row may have one that was read already. Recorded
+        before the change is landed: a process that dies before gets the change again."""
+        for job in self._jobs.jobs(but=self._over):
+            if job.request.table != str(table) or "hashes" not in (job.left or {}):
+                continue
+            anew = job.now(self._clock.now(), left=None, rows=0, bytes=0)
+            running = self._running.get(table)
+            if running is not None and running.job.request.id == job.request.id:
+                running.job, running.left = anew, KeyRange()
+            self._guard()
+            self._jobs.write(anew)
+            self._note_differing()
 
     def stop(self, table: TableId, error: TableError) -> None:
         """The table has left the stream."""
@@ -320,6 +342,7 @@ class Backfills:
             most,
             rows=min(most.rows, job.request.max_rows_per_second or most.rows),
             size=min(most.size, job.request.max_bytes_per_second or most.size),
+            divides=self._divides,
         )
         since = self._clock.monotonic()
         self._guard()
@@ -369,7 +392,7 @@ class Backfills:
         if session is None:
             return
         if session.window.size > self._settings.window_bytes:
-            self._repeat(running, "its table changes faster than the chunk is read")
+            self._overflown(running, session)
             return
         self._read(running, session)
         if running.session is not session or session.ready is None:
@@ -379,6 +402,17 @@ class Backfills:
         if loop.is_open or is_behind or not loop.is_read_to(session.ready.upto):
             return
         self._land(running, session, session.ready, loop, writers)
+
+    def _overflown(self, running: _Running, session: _Session) -> None:
+        """There are too many changes to be kept. Without a key all of the table is read at once: a
+        while passes before the next attempt, so that the source does not do only that."""
+        reason = "its table changes faster than it is read"
+        if running.table.key:
+            self._repeat(running, reason)
+            return
+        self._read_later(running, reason)
+        now = self._clock.monotonic()
+        running.not_before = max(running.not_before, now + PAUSE * (now - session.begun))
 
     def _open(self, running: _Running, loop: CaptureLoop) -> None:
         """Begin a window, and then the snapshot."""
@@ -399,7 +433,7 @@ class Backfills:
             self._clock,
             is_estimated=running.job.expected is None,
         )
-        running.session = _Session(ChangeWindow(running.table, loop.complete), reading)
+        running.session = _Session(ChangeWindow(running.table, loop.complete), reading, now)
 
     def _read(self, running: _Running, session: _Session) -> None:
         """Take the chunk that is read, and have the one behind it read."""
@@ -414,7 +448,7 @@ class Backfills:
             return
         if not session.reading.is_over() and self._may_read(running):
             session.pending = self._pool.submit(session.reading.next)
-        elif session.ready is None:
+        elif session.ready is None and not session.reading.is_read:
             self._end_session(running)  # so that nothing is held open while nothing is read
 
     def _take_read(self, running: _Running, session: _Session, result: Result) -> None:
@@ -437,7 +471,7 @@ class Backfills:
                 self._read_later(running, result.what)
             case TableError():
                 self._end(running, BackfillJobState.FAILED, result.what)
-            case SourceUnavailable():
+            case Unavailable():
                 self._read_later(running, result.what)
 
     def _is_patient(self, running: _Running) -> bool:
@@ -496,7 +530,7 @@ class Backfills:
         loop.interleave(land)
         if running.session is not session:
             return  # the table was stopped meanwhile
-        running.left = running.left.beyond(chunk.keys.high) if chunk.keys.high else running.left
+        running.left = running.left.behind(chunk.keys)
         before, running.landed = running.landed, self._clock.monotonic()
         running.job = running.job.now(
             self._clock.now(),
@@ -542,5 +576,8 @@ class Backfills:
         reading = session.reading
         if session.pending is None:
             reading.close()
-        else:  # in the middle of a read on another thread
-            session.pending.add_done_callback(lambda _done: reading.close())
+            return
+        # In the middle of a read on another thread. Without a key that would go on for long.
+        if not running.table.key:
+            reading.end()
+        session.pending.add_done_callback(lambda _done: reading.close())

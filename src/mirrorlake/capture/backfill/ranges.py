@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRequest
+from mirrorlake.capture.backfill.reading import hashes_of
 from mirrorlake.errors import CannotBackfill
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.keys import KeyRange
@@ -20,6 +21,10 @@ def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> Ke
     kinds = {name: arrow_type(table.schema[name].type) for name in table.key}
     if left is None:
         return _asked(table, job.request)
+    if left.hashes is not None:
+        every = hashes_of(table)
+        there = replace(left.hashes, first=every.first, end=every.end)
+        return left if not table.key and there == every else _asked(table, job.request)
     ends = [bound.schema for bound in (left.low, left.high) if bound is not None]
     limits = [bound.schema for bound in (left.least, left.below) if bound is not None]
     leading = [list(kinds.items())[: len(end)] for end in ends]

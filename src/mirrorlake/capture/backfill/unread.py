@@ -2,8 +2,8 @@
 
 The mirror may lack a row, or have other values in it, so unchanged values that the source did not
 send cannot be taken from there. The chunk that contains the row will bring it whole: until then,
-such changes of the row are left out. Those of a row that has been read again are landed. A table
-without a key is read as one piece, until which all of its changes are left out.
+such changes of the row are left out. Those of a row that has been read again are landed. Without a
+key all changes of a row are left out until its piece of the table has been read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def landed(changes: Changes, is_unread: IsUnread) -> tuple[Changes | None, bool]
     """The changes that are landed, None for none; and whether a row that has been read took values
     of one that has not, so that the table must be read once more."""
     if not changes.table.key:
-        return None, False
+        has_been_read = np.flatnonzero(~is_unread(pa.Table.from_batches([changes.rows])))
+        return _only(changes, has_been_read) if len(has_been_read) else None, False
     changes = changes.replacing()
     if changes.unchanged is None or not (masked := changes.unchanged.any(axis=1)).any():
         return changes, False

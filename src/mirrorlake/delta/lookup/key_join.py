@@ -19,7 +19,7 @@ from mirrorlake.delta.lookup.row_cache import stored_rows
 from mirrorlake.delta.quoting import parquet_files, quoted
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.equality import same
+from mirrorlake.model.keys import same
 
 CODE, FILE, ROW = "__mirrorlake_code", "__mirrorlake_file", "__mirrorlake_row"
 """Columns of found rows: the row number of the key, the index of the file, and the row number in

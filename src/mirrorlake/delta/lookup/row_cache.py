@@ -20,7 +20,7 @@ from mirrorlake.delta.lookup.whole_files import WholeFileReader, opened
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema, contiguous, taken
-from mirrorlake.model.equality import comparable
+from mirrorlake.model.keys import comparable
 
 SMALL = 4 << 20
 """Size of a file in bytes below which its rows are cached. Compared with that, locating keys and

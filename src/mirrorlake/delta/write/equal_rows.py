@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mirrorlake.model.arrow import contiguous, taken
 from mirrorlake.model.change import METADATA_COLUMNS
-from mirrorlake.model.equality import same
+from mirrorlake.model.keys import same
 from mirrorlake.model.net_changes import NetChanges
 
 

@@ -131,8 +131,9 @@ class Merge:
         tasks = list(self._tasks(batch))
         with self._runner.tagged():
             if batch.step.backfill:
-                present = keys_between(session, batch, batch.step.backfill.keys)
-                tasks = [replace(tasks[0], present=present)]
+                keys = batch.step.backfill.keys
+                present = keys_between(session, batch, keys)
+                tasks = [replace(tasks[0], keys=keys, present=present)]
             looked = frames.first_look(tasks)
             (first, *_others) = looked.reports
             if first.needs == COUNT:

@@ -1,37 +1,12 @@
-"""Hashes of the content of events, and identities of events.
-
-They are stored beside tables and must never change; therefore no library's hash is used.
-"""
+"""Identities of events, which are stored beside tables and must never change."""
 
 from __future__ import annotations
 
 import hashlib
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mirrorlake.mirror.event_order.records import SECTION_NAMES
-from mirrorlake.model.arrow import contiguous
-
-_BASE = np.uint64(0x100000001B3)
-_WORD = 8
-_LARGE = 1 << 20
-_SHORT = 64 * _WORD
-"""Bytes of a value whose words are hashed with the same ones of other values."""
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def content_of(rows: pa.Table) -> np.ndarray:
-    """A hash of each row, uint64: equal for equal values under equal names. NULL counts as a
-    missing column."""
-    found = np.zeros(rows.num_rows, np.uint64)
-    for name in rows.column_names:
-        values = contiguous(rows.column(name))
-        column = _mixed(_hashed(values) ^ _of_text(name))
-        column[values.is_null().to_numpy(zero_copy_only=False)] = 0
-        found += column
-    return found
 
 
 def identities(order: pa.Table) -> pa.Array:
@@ -51,103 +26,3 @@ def identities(order: pa.Table) -> pa.Array:
 
 def _digest(what: tuple[object, ...]) -> bytes:
     return hashlib.blake2b(repr(what).encode(), digest_size=16).digest()
-
-
-def _of_text(text: str) -> np.uint64:
-    return np.uint64(_of_large(text.encode()))
-
-
-def _of_large(value: bytes | pa.Buffer) -> int:
-    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "big")
-
-
-def _hashed(values: pa.Array) -> np.ndarray:
-    """Hashes of values of one type; undefined for NULL."""
-    kind = values.type
-    if pa.types.is_decimal(kind):
-        values = values.cast(pa.string())
-        kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _of_bytes(values.cast(pa.binary()))
-    if pa.types.is_floating(kind):
-        wide = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
-        bits: np.ndarray = np.where(np.isnan(wide), np.nan, wide).view(np.uint64)
-        return bits
-    if kind.bit_width == 32 and pa.types.is_temporal(kind):
-        values = values.cast(pa.int32())
-    whole = values.cast(pa.int64()) if not pa.types.is_boolean(kind) else values.cast(pa.int8())
-    numbers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
-    found: np.ndarray = np.ascontiguousarray(numbers.astype(np.int64)).view(np.uint64)
-    return found
-
-
-def _of_bytes(values: pa.Array) -> np.ndarray:
-    """A polynomial of the 8-byte words of each value, zero-padded, and of its length. Large values
-    are hashed one by one to save memory."""
-    if not len(values):
-        return np.zeros(0, np.uint64)
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset)
-    lengths = np.where(valid, np.diff(ends), 0)
-    large = lengths > _LARGE
-    if large.any():
-        which = pa.array(large)
-        both = np.empty(len(values), np.uint64)
-        both[~large] = _of_bytes(values.filter(pc.invert(which)))
-        both[large] = [_of_large(value.as_buffer()) for value in values.filter(which)]
-        return both
-    first, last = int(ends[0]), int(ends[-1])
-    data = np.zeros(last - first + _WORD, np.uint8)
-    if last > first:
-        data[:-_WORD] = np.frombuffer(values.buffers()[2], np.uint8)[first:last]
-    # A word may start at any byte.
-    words = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
-    starts = ends[:-1].astype(np.int64) - first
-    short, found = lengths <= _SHORT, np.empty(len(values), np.uint64)
-    for which, hashed in ((short, _of_short), (~short, _of_long)):
-        if which.any():
-            found[which] = hashed(words, starts[which], lengths[which])
-    return found
-
-
-def _of_short(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The first words of all values, then the second ones, and so on."""
-    found: np.ndarray = lengths.astype(np.uint64)
-    rows = np.flatnonzero(lengths)
-    at, left, power = starts[rows], lengths[rows], np.full(1, _BASE)
-    while len(rows):
-        found[rows] += _mixed(_cut(words[at], left) + np.uint64(1)) * power
-        longer = left > _WORD
-        if not longer.all():
-            rows, at, left = rows[longer], at[longer], left[longer]
-        at, left, power = at + _WORD, left - _WORD, power * _BASE
-    return found
-
-
-def _of_long(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """All words at once, so that one long value does not take a step for each of its words."""
-    found: np.ndarray = lengths.astype(np.uint64)
-    counts = -(-lengths // _WORD)
-    first = np.cumsum(counts) - counts
-    place = np.arange(counts.sum()) - np.repeat(first, counts)
-    at = np.repeat(starts, counts) + place * _WORD
-    cut = _cut(words[at], np.repeat(lengths, counts) - place * _WORD)
-    powers = np.cumprod(np.full(int(counts.max()), _BASE, np.uint64))
-    found += np.add.reduceat(_mixed(cut + np.uint64(1)) * powers[place], first)
-    return found
-
-
-def _cut(words: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """The words without what follows their values, which have so many bytes from there on."""
-    ends = left < _WORD
-    words[ends] &= (np.uint64(1) << (left[ends].astype(np.uint64) << np.uint64(3))) - np.uint64(1)
-    return words
-
-
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    mixed: np.ndarray = numbers ^ (numbers >> np.uint64(30))
-    mixed *= _FIRST
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return mixed

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.apply.events.columns import METADATA
-from mirrorlake.apply.events.remembered.content import content_of
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.row_hashes import content_of
 
 
 def is_unnamed(rows: pa.Table) -> pa.Array:
