@@ -167,7 +167,7 @@ NEW_COLUMN = [
 OTHER_VALUES = "alter table apples alter c type numeric(9, 2) using c + 1"
 
 
-@pytest.mark.parametrize("is_crash", [False, True])
+@pytest.mark.parametrize("is_crash", some([True, False], 1))
 def test_a_new_column_under_a_former_name_is_no_reason_to_leave_rows_out(
     large: EvolvingDatabase, is_crash: bool
 ) -> None:
@@ -190,6 +190,7 @@ def test_a_new_column_under_a_former_name_is_no_reason_to_leave_rows_out(
     assert chunks(large) > 5
 
 
+@pytest.mark.full
 def test_a_table_that_lacks_columns_is_not_read_in_pieces(large: EvolvingDatabase) -> None:
     """They are part of the hashes at the source."""
     large.ignores = True
@@ -205,6 +206,7 @@ def test_a_table_that_lacks_columns_is_not_read_in_pieces(large: EvolvingDatabas
     assert "too large" in job.message
 
 
+@pytest.mark.full
 def test_a_table_that_changes_too_fast_is_read_once_at_a_time(
     large: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +252,7 @@ def test_equal_rows_leave_no_trace(large: EvolvingDatabase) -> None:
     large.check("apples")
 
 
+@pytest.mark.full
 def test_a_full_disk_delays_the_backfill_alone(
     large: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +273,7 @@ def test_a_full_disk_delays_the_backfill_alone(
     assert chunks(large) > 5
 
 
+@pytest.mark.full
 def test_too_many_equal_rows_are_refused(
     large: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ LARGEST_WHOLE = 512 << 20
 """Bytes in memory of a table without a key that is read as one piece, and of a piece of a larger
 one."""
 
-
 LARGEST_TABLE = 64 << 30
 """Bytes of a table without a key up to which it is read again: there are so many hashes."""
 

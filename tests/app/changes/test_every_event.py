@@ -26,7 +26,7 @@ from tests.apply.events.drawn_files import line, rows_of
 from tests.apply.events.drawn_files import settings as drawn_settings
 from tests.delta.handmade import HandmadeTable
 from tests.mirror.event_order.drawn import SOURCES, arrivals
-from tests.profiles import tries
+from tests.profiles import some, tries
 
 Change = tuple[str, int, str | None]
 """Change type, key, value."""
@@ -207,7 +207,7 @@ def test_a_file_of_stored_changes_that_is_gone_costs_only_these(tmp_path: Path) 
     assert [lost.what for lost in done.lost if "1 commits" in lost.what]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", some(SOURCES, 2))
 @settings(max_examples=tries(20, quick=3, long=300), deadline=None)
 @given(data=st.data())
 def test_a_mirror_of_the_zone_has_the_rows_of_the_table_of_each_source(
@@ -229,7 +229,7 @@ def test_a_mirror_of_the_zone_has_the_rows_of_the_table_of_each_source(
 
 
 @given(st.data())
-@settings(max_examples=tries(10, long=300), deadline=None)
+@settings(max_examples=tries(10, quick=4, long=300), deadline=None)
 def test_a_mirror_of_the_zone_goes_through_every_change_whatever_dies(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -43,9 +43,9 @@ class MirroredRows:
         self, source: pa.Table, key: Sequence[str], keys: KeyRange, limits: ChunkLimits
     ) -> pa.Table:
         """The rows with a key in the range, in any order, with the columns of `source`, which are
-        its rows there. Reads the files that can have some. Raises TableError
-        for other columns, a damaged file, and far more rows than the source has there;
-        FileNotFoundError, LostFile, Unreachable."""
+        its rows there. Reads the files that can have some. Raises TableError for other columns, a
+        damaged file, and far more rows than the source has there; FileNotFoundError, LostFile,
+        Unreachable."""
         names = self._names(source.column_names)
         own = [names[name] for name in key]
         hashes = keys.hashes
