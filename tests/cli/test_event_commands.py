@@ -70,7 +70,7 @@ def test_event_files_are_converted_to_a_landing_zone(run: Run, tmp_path: Path) -
     put(tmp_path, "a.jsonl", event(1, {"id": 1, "t": {"a": 1}}), event(2, {"id": 2}, "UNKNOWN"))
     done = run("convert", str(tmp_path / "zone"))
     assert done.code == 0
-    assert "public.orders: 1 rows" in done.out
+    assert "public.orders: 1 changes of 1 commits" in done.out
     assert "1 events that could not be applied" in done.out + done.error
     put(tmp_path, "b.jsonl", event(3, {"id": 3}))
     (table,) = run("convert", str(tmp_path / "zone"), "--json").facts()["tables"]
