@@ -36,7 +36,10 @@ from __future__ import annotations
 
 import copyreg
 import errno
+import os
 import re
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -129,6 +132,15 @@ class StorageUnavailable(Unavailable):
         return cls(
             f"the storage returned an error: {said}", where=str(error.filename or ""), hint=hint
         )
+
+    @classmethod
+    def of_temporary(cls, error: OSError, what: str, hint: str) -> Self:
+        """The error for an OSError of a temporary file. what: what cannot be done without it."""
+        folder = os.environ.get("TMPDIR", "")
+        with suppress(OSError):  # there may be no folder that can be used
+            folder = tempfile.gettempdir()
+        said = (error.strerror or "failed").lower()
+        return cls(f"{what}: {said}", where=folder, hint=hint)
 
 
 _NO_ROOM = "Free space on the disk and start again. Nothing is lost."

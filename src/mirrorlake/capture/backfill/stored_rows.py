@@ -5,7 +5,6 @@ The file has no name, and is gone with the process.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -95,9 +94,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageUnavailable(
-            "a table without a key cannot be read again: the disk for temporary files "
-            f"{(error.strerror or 'failed').lower()}",
-            where=os.environ.get("TMPDIR", "/tmp"),  # noqa: S108  (only told)
-            hint="Make room there, or set TMPDIR to another place.",
+        raise StorageUnavailable.of_temporary(
+            error,
+            "the rows of a table without a key cannot be kept in a temporary file",
+            "Free space there, or set TMPDIR to a folder with more. It is tried again.",
         ) from error

@@ -149,10 +149,9 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageUnavailable(
-            "a transaction in progress cannot be kept in a temporary file: "
-            f"{(error.strerror or 'failed').lower()}",
-            where=tempfile.gettempdir(),
-            hint="Free space there, set TMPDIR to a folder with more, or set source.streaming: "
+        raise StorageUnavailable.of_temporary(
+            error,
+            "a transaction in progress cannot be kept in a temporary file",
+            "Free space there, set TMPDIR to a folder with more, or set source.streaming: "
             "false, so that PostgreSQL keeps transactions until their commit. Nothing is lost.",
         ) from error
