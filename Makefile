@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-.PHONY: setup programs demo test test-full test-rest test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
+.PHONY: setup programs demo test test-full test-rest test-live test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
 
 setup: $(READY)
 
@@ -34,6 +34,12 @@ test-full: test test-rest
 # What make test does not have, or has with fewer examples.
 test-rest: programs
 	@MIRRORLAKE_TESTS=rest $(PYTHON) -m pytest $(IN_TWO) -m "not long" $(ARGS)
+
+# The part of test-rest that uses live databases and kills processes, without Spark. .ci/run runs it
+# after make test: together they take less than an hour on a machine that is half as fast.
+LIVE := tests/app tests/capture tests/cli tests/crash tests/server tests/sources
+test-live: programs
+	@MIRRORLAKE_TESTS=rest $(PYTHON) -m pytest $(IN_TWO) -m "not long and not spark" $(LIVE) $(ARGS)
 
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
 test-long: programs

@@ -82,6 +82,7 @@ def prepared(evolving: EvolvingDatabase) -> Iterator[str]:
     end_prepared(evolving)
 
 
+@pytest.mark.full
 def test_a_prepared_transaction_is_told_while_the_first_snapshot_waits(
     evolving: EvolvingDatabase, prepared: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_prepared_transaction_is_told_while_the_first_snapshot_waits(
         evolving.check(table)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_once", [False, True])
 def test_a_capture_that_waits_for_a_snapshot_ends_when_it_is_stopped(
     evolving: EvolvingDatabase, prepared: str, *, is_once: bool

@@ -114,6 +114,7 @@ def ask(large: EvolvingDatabase) -> None:
     BackfillRecords(Records(large.store, root.LANDING)).request(request)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", [None, *some(AGAIN, 1)])
 def test_it_has_the_rows_of_its_source_while_they_change(
     large: EvolvingDatabase, point: CrashPoint | None
@@ -167,6 +168,7 @@ NEW_COLUMN = [
 OTHER_VALUES = "alter table apples alter c type numeric(9, 2) using c + 1"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_crash", some([True, False], 1))
 def test_a_new_column_under_a_former_name_is_no_reason_to_leave_rows_out(
     large: EvolvingDatabase, is_crash: bool

@@ -447,6 +447,7 @@ def test_a_table_can_be_altered_once_it_is_compared(live: Live) -> None:
     assert found.is_equal, found.facts()
 
 
+@pytest.mark.full
 def test_a_transaction_that_does_not_end_is_waited_for_as_long_as_is_allowed(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:

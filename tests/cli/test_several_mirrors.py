@@ -94,5 +94,6 @@ def test_what_dies_comes_back_and_what_is_wrong_with_one_stops_no_other(
                 os.kill(child.pid, signal.SIGKILL)
         database.execute("insert into orders values (3)")
         wait(lambda: keys(file.parent) == [1, 2, 3], 120)
-        assert told["away"].code == "source_unavailable"
+        # A child of this one may have been among the killed.
+        wait(lambda: told["away"].code == "source_unavailable", 120)
         assert told[f"{database.name}-events"].code == "internal"

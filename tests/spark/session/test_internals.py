@@ -151,6 +151,7 @@ def test_every_internal_is_taken_by_itself() -> None:
     assert sorted(chain(*TOGETHER)) == sorted(INSTEAD)
 
 
+@pytest.mark.full
 def test_a_table_lives_without_any_internal_of_spark(
     spark: Spark, store: LocalStore, without: Without, monkeypatch: pytest.MonkeyPatch
 ) -> None:
