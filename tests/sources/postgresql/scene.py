@@ -10,7 +10,7 @@ from dataclasses import replace
 import psycopg
 
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.postgresql.publication import loses_additions
+from mirrorlake.sources.postgresql.publishing.publication import loses_additions
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from tests.conftest import Database

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,7 +17,8 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import CheckSeverity, Inclusion
-from mirrorlake.sources.postgresql import autovacuum, connect, publication, rejected
+from mirrorlake.sources.postgresql import autovacuum, connect
+from mirrorlake.sources.postgresql.publishing import publication, rejected
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -31,7 +30,6 @@ from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "protect-the-source.md"
 TABLES = (
     "create table apples (id int primary key, note text)",
     "create table log (id int)",
@@ -302,17 +300,3 @@ def test_a_table_that_only_others_may_take_out_is_named_with_the_statement(
     assert found.severity is CheckSeverity.WARNING
     assert f'`alter publication "{name}" drop table only "public"."apples"`' in found.remedy
     captured.run(found.remedy.split("`")[1], "update apples set note = 'z'", f"drop role {user}")
-
-
-def test_no_update_is_rejected_with_the_event_trigger_of_the_page(captured: Captured) -> None:
-    name = captured.settings.publication
-    captured.begin(*TABLES, "create table keyed (id int primary key, note text)")
-    (trigger,) = re.findall(r"```sql\n(create function.*?)```", PAGE.read_text(), re.DOTALL)
-    captured.run(trigger.replace("mirrorlake_shop", name))
-    captured.run("insert into keyed values (1)", "insert into parts values (3)")
-    captured.run("alter table apples drop constraint apples_pkey", "update apples set note = 'y'")
-    captured.run("alter table part1 replica identity nothing", "update parts set id = 7 - id")
-    captured.run("alter table keyed drop column id cascade", "delete from keyed")
-    captured.run("drop event trigger mirrorlake_protect", "drop function mirrorlake_protect")
-    found = captured.source().watch(captured.tables)
-    assert [f for f in found if f.severity is CheckSeverity.ERROR] == []

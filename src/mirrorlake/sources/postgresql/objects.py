@@ -1,4 +1,4 @@
-"""What we make in PostgreSQL: a replication slot, and publications."""
+"""What we make in PostgreSQL: a replication slot, publications, and an event trigger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from mirrorlake.sources.base import (
     Inclusion,
     RetainedLog,
 )
-from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.changed_rows import NotedIn
 from mirrorlake.sources.postgresql.connect import (
     Connection,
@@ -26,6 +25,7 @@ from mirrorlake.sources.postgresql.connect import (
     patiently,
     translated,
 )
+from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.replication import history
@@ -100,6 +100,7 @@ class PostgresObjects:
             if beyond is not None:
                 history.reach(connection, beyond)
             publications = patiently(lambda: publication.create(connection, settings, tables))
+            event_trigger.follow(connection, settings)  # `watch` reports if that is refused
             slots.drop_slot(connection, settings.slot)
         snapshot = at_slot(settings, settings.slot, self._noted, self._opened, temporary=False)
         made = [_slot_words(settings.slot), *map(_publication_words, publications)]
@@ -160,6 +161,8 @@ class PostgresObjects:
         connection, settings = self._sql(), self._settings
         removed = []
         with translated():
+            if event_trigger.drop(connection, settings):
+                removed.append(f"event trigger {event_trigger.name_of(settings)}")
             ours = _slot_words(settings.slot)
             if ours in made and slots.slot_state(connection, settings.slot):
                 slots.drop_slot(connection, settings.slot)

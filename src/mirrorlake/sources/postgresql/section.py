@@ -30,6 +30,7 @@ class PostgresSection(SourceSection):
     publication: str | None = Field(default=None, min_length=1, max_length=56)
     failover: bool = True
     streaming: bool = False
+    event_trigger: bool = False
     extremes: ExtremesSection = Field(default_factory=ExtremesSection)
     load_workers: PositiveInt = 2
 
@@ -42,6 +43,7 @@ class PostgresSection(SourceSection):
             publication=self.publication or own,
             failover=self.failover,
             streaming=self.streaming,
+            event_trigger=self.event_trigger,
             extremes=Extremes(self.extremes.dates, self.extremes.numbers),
             load_workers=self.load_workers,
         )

@@ -27,6 +27,7 @@ class PostgresSettings:
     publication: str = "mirrorlake"
     failover: bool = True  # from PostgreSQL 17 on: standbys keep a copy of the slot
     streaming: bool = False  # of transactions in progress; as a whole they come faster
+    event_trigger: bool = False  # lets tables that lose their key be updated at once
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load
     part_bytes: int = 256 * MIB  # of heap per piece; a crash loses what is read of a piece

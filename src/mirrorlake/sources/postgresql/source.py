@@ -33,7 +33,6 @@ from mirrorlake.sources.base import (
     CheckSeverity,
     Snapshot,
 )
-from mirrorlake.sources.postgresql import publication, rejected
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
@@ -48,6 +47,7 @@ from mirrorlake.sources.postgresql.connect import (
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
+from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import TableLook
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
@@ -97,6 +97,7 @@ class PostgresSource:
             ]
             catalog = self._catalog()
             tables = self._described(catalog)
+            findings += event_trigger.check(connection, self._settings)
             findings += table_checks.tables(connection, self._settings, catalog, tables)
             if slots.slot_state(connection, self._settings.slot):
                 findings += server_checks.watch(connection, self._settings, _published(tables))
@@ -282,6 +283,7 @@ class PostgresSource:
             if not publication.follow_keys(self._sql(), self._settings, list(now.values())):
                 as_now = list(tables)  # published as before, until the next attempt
             findings = list(rejected.take_out(self._sql(), self._settings, list(now.values())))
+            findings += event_trigger.follow(self._sql(), self._settings)
             findings += server_checks.watch(self._sql(), self._settings, _published(as_now))
             findings += table_checks.changed(tables, now)
             if self._recognition:

@@ -19,7 +19,7 @@ from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.recognition.recognition import PUT_BACK
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
-from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.catalog import CatalogTable
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from mirrorlake.errors import printable
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.base import REPAIR, CheckResult, CheckSeverity
-from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable

@@ -12,8 +12,8 @@ from psycopg import sql
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import bounds_of

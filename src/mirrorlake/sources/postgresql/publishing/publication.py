@@ -351,7 +351,7 @@ def _create(
     connection: Connection, settings: PostgresSettings, name: str, members: Sequence[SourceTable]
 ) -> None:
     _run(connection, creation(settings, name, members), f"publication {name} cannot be created")
-    _comment(connection, name, _mark(settings))
+    _comment(connection, name, mark(settings))
 
 
 def creation(settings: PostgresSettings, name: str, members: Sequence[SourceTable]) -> sql.Composed:
@@ -376,15 +376,15 @@ def addition(name: str, tables: Sequence[SourceTable]) -> sql.Composed:
 
 def is_ours(state: PublicationState, settings: PostgresSettings) -> bool:
     """Whether we made it, for this slot."""
-    mark = _mark(settings)
-    return state.comment == mark or (state.comment or "").startswith(f"{mark}{_FOR}")
+    ours = mark(settings)
+    return state.comment == ours or (state.comment or "").startswith(f"{ours}{_FOR}")
 
 
 def home_of(state: PublicationState, settings: PostgresSettings) -> str | None:
     """The landing zone for which we made it, if it is noted."""
-    mark = f"{_mark(settings)}{_FOR}"
+    ours = f"{mark(settings)}{_FOR}"
     comment = state.comment or ""
-    return comment.removeprefix(mark) if comment.startswith(mark) else None
+    return comment.removeprefix(ours) if comment.startswith(ours) else None
 
 
 def name_home(connection: Connection, settings: PostgresSettings, home: str) -> None:
@@ -394,7 +394,7 @@ def name_home(connection: Connection, settings: PostgresSettings, home: str) -> 
         if state is None or not is_ours(state, settings) or home_of(state, settings) == home:
             continue
         with suppress(psycopg.errors.InsufficientPrivilege):
-            _comment(connection, name, f"{_mark(settings)}{_FOR}{home}")
+            _comment(connection, name, f"{mark(settings)}{_FOR}{home}")
 
 
 _FOR = " for the landing zone "
@@ -406,8 +406,8 @@ def _comment(connection: Connection, name: str, text: str) -> None:
     )
 
 
-def _mark(settings: PostgresSettings) -> str:
-    """What we write on a publication of ours, to know it again after an interruption."""
+def mark(settings: PostgresSettings) -> str:
+    """What we write on what we make, to know it again after an interruption."""
     return f"Made by mirrorlake with replication slot {settings.slot}"
 
 

@@ -13,8 +13,8 @@ import psycopg
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
-from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.connect import Connection, is_found
+from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 

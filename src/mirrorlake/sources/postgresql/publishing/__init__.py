@@ -1,0 +1,1 @@
+"""The publications of a mirror, and how changes of its tables stay possible to their users."""

@@ -1,0 +1,161 @@
+"""The event trigger: no update of a table that loses its key is rejected to its users."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mirrorlake.sources.base import CheckSeverity
+from mirrorlake.sources.postgresql import connect
+from mirrorlake.sources.postgresql.publishing import event_trigger
+from mirrorlake.sources.postgresql.publishing.publication import loses_additions
+from tests.conftest import Database
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "protect-the-source.md"
+TABLES = (
+    "create table apples (id int primary key, note text)",
+    'create table "Red ""pears" (id int primary key, note text)',
+    "create table parts (id int primary key) partition by range (id)",
+    "create table part1 partition of parts for values from (0) to (100)",
+    "insert into apples values (1, 'x'), (2, 'y')",
+    """insert into "Red ""pears" values (1, 'x')""",
+    "insert into parts values (1), (3)",
+)
+
+
+@pytest.fixture
+def anywhere(any_captured: Captured) -> Captured:
+    """A mirror with the trigger, on each version of PostgreSQL."""
+    any_captured.settings = replace(any_captured.settings, event_trigger=True)
+    return any_captured
+
+
+@pytest.fixture
+def guarded(captured: Captured) -> Captured:
+    """A mirror with the trigger."""
+    captured.settings = replace(captured.settings, event_trigger=True)
+    return captured
+
+
+def triggers(captured: Captured) -> list[str]:
+    query = "select evtname from pg_event_trigger order by 1"
+    return [name for (name,) in captured.database.sql.execute(query)]
+
+
+def published(captured: Captured, publication: str) -> dict[str, str | None]:
+    """The condition of each table of a publication."""
+    query = (
+        "select c.relname, pg_get_expr(r.prqual, r.prrelid) from pg_publication p "
+        "join pg_publication_rel r on r.prpubid = p.oid join pg_class c on c.oid = r.prrelid "
+        "where p.pubname = %s"
+    )
+    return dict(captured.database.sql.execute(query, [publication]).fetchall())
+
+
+def test_no_update_is_rejected_in_the_transaction_that_drops_the_key(anywhere: Captured) -> None:
+    captured = anywhere
+    captured.begin(*TABLES)
+    captured.run("alter table apples drop constraint apples_pkey; update apples set note = 'z'")
+    captured.run('alter table "Red ""pears" drop column id cascade', 'delete from "Red ""pears"')
+    captured.run("alter table part1 replica identity nothing", "update parts set id = 10 - id")
+    found = captured.source().watch(captured.tables)
+    if not loses_additions(captured.database.sql.info.server_version):
+        assert [f for f in found if f.severity is CheckSeverity.ERROR] == []
+
+
+def test_a_table_is_moved_with_its_row_condition(guarded: Captured) -> None:
+    guarded.select("public.apples", rows={"public.apples": "id > 1"})
+    name = guarded.settings.publication
+    guarded.begin(*TABLES)
+    guarded.run("alter table apples drop constraint apples_pkey; update apples set note = 'z'")
+    assert published(guarded, name) == {}
+    assert published(guarded, f"{name}_append") == {"apples": "(id > 1)"}
+
+
+def test_a_table_whose_key_lacks_a_column_of_its_condition_is_taken_out(guarded: Captured) -> None:
+    guarded.select("public.apples", rows={"public.apples": "id > 1"})
+    name = guarded.settings.publication
+    guarded.begin(*TABLES)
+    guarded.run(
+        "alter table apples alter note set not null, drop constraint apples_pkey, "
+        "add primary key (note); update apples set note = note || '!'"
+    )
+    assert published(guarded, name) == published(guarded, f"{name}_append") == {}
+
+
+def test_a_table_that_cannot_be_moved_fails_no_statement(guarded: Captured) -> None:
+    guarded.begin(*TABLES)
+    said: list[str] = []
+    guarded.database.sql.add_notice_handler(
+        lambda notice: said.append(notice.message_primary or "")
+    )
+    guarded.run(f"drop publication {guarded.settings.publication}_append")
+    guarded.run("alter table apples drop constraint apples_pkey")
+    assert any("mirrorlake: " in one and "_append" in one for one in said)
+    assert "apples" in published(guarded, guarded.settings.publication)
+
+
+def test_it_follows_the_setting(guarded: Captured) -> None:
+    made = guarded.begin(*TABLES)
+    name = f"{guarded.settings.publication}_keys"
+    assert triggers(guarded) == [name]
+    assert guarded.source(event_trigger=False).watch(guarded.tables)
+    assert triggers(guarded) == []
+    assert guarded.source().watch(guarded.tables)
+    assert triggers(guarded) == [name]
+    guarded.run(f"drop event trigger {name}")
+    assert guarded.source().watch(guarded.tables)
+    assert triggers(guarded) == [name]
+    assert f"event trigger {name}" in guarded.source().objects.detach(made)
+    assert triggers(guarded) == []
+    functions = guarded.database.sql.execute("select from pg_proc where proname = %s", [name])
+    assert functions.fetchall() == []
+
+
+def test_what_others_made_under_its_name_stays(guarded: Captured) -> None:
+    name = f"{guarded.settings.publication}_keys"
+    guarded.run(
+        f"create function public.{name}() returns int language sql as 'select 1'",
+        f"comment on function public.{name}() is 'ours'",
+    )
+    with closing(connect.connect(guarded.settings.url)) as connection:
+        assert not event_trigger.drop(connection, guarded.settings)
+    guarded.run(f"select public.{name}()")
+
+
+def test_who_may_not_create_it_is_told(guarded: Captured, database: Database) -> None:
+    guarded.begin(*TABLES)
+    user = f"reader_{database.name}"
+    guarded.run(f"create role {user} login password '{user}' replication")
+    guarded.run(f"drop event trigger {guarded.settings.publication}_keys")
+    source = guarded.source(url=database.url_as(user))
+    (found,) = (one for one in source.check() if one.check == "event_trigger")
+    assert found.severity is CheckSeverity.WARNING
+    assert "cannot be made" in found.message
+    assert "source.event_trigger" in found.remedy
+    assert triggers(guarded) == []
+    guarded.close()
+    guarded.run(f"drop role {user}")
+
+
+def test_it_waits_for_no_lock(guarded: Captured) -> None:
+    """A table that somebody alters is moved when it is free."""
+    guarded.begin(*TABLES)
+    guarded.run("alter table apples drop constraint apples_pkey")
+    guarded.run(f"alter publication {guarded.settings.publication} add table apples")
+    with psycopg.connect(guarded.database.url) as other:
+        other.execute("lock table apples in access exclusive mode")
+        guarded.run('alter table "Red ""pears" drop constraint "Red ""pears_pkey"')
+        guarded.run("""update "Red ""pears" set note = 'z'""")
+
+
+def test_the_page_has_what_is_made(guarded: Captured) -> None:
+    settings = replace(guarded.settings, publication="mirrorlake_shop")
+    assert f"$${event_trigger.body(settings, 180_000)}$$" in PAGE.read_text()
