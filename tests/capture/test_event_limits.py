@@ -21,7 +21,8 @@ from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, written
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Loaded
-from mirrorlake.events.decode import avro_events, json_lines
+from mirrorlake.events.decode import avro_events
+from mirrorlake.events.decode.json import lines as json_lines
 from mirrorlake.events.paths import EventExtension
 from mirrorlake.events.reading import read_events
 from mirrorlake.model.arrow import arrow_schema

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from mirrorlake.events.decode.avro_events import avro_events
 from mirrorlake.events.decode.avro_file import MAGIC
 from mirrorlake.events.decode.batch import EventBatch
-from mirrorlake.events.decode.json_events import Known, json_events
+from mirrorlake.events.decode.json.events import Known, json_events
 from mirrorlake.events.types import EventColumn
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.apply.events import file_reader
-from mirrorlake.events.decode import json_events
+from mirrorlake.events.decode.json import events as json_events
 from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.drawn_files import as_written, line, read, rows_of

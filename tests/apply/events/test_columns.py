@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.events import types
-from mirrorlake.events.decode.json_values import column_of
+from mirrorlake.events.decode.json.values import column_of
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
 

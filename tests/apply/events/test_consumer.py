@@ -21,7 +21,7 @@ from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.errors import EventRecordsUnreadable
-from mirrorlake.events.decode import json_events
+from mirrorlake.events.decode.json import events as json_events
 from tests.apply.events.bucket import Bucket, event
 from tests.events.decode.files import avro
 from tests.events.decode.files import event as golden

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.events import types
-from mirrorlake.events.decode.json_events import json_events, schema_columns
+from mirrorlake.events.decode.json.events import json_events, schema_columns
 from mirrorlake.events.reading import read_events
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedType
@@ -296,7 +296,7 @@ def test_a_line_that_is_not_utf_8_is_said_of_itself() -> None:
 def test_a_line_that_is_larger_than_an_event_may_be_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mirrorlake.events.decode.json_lines.MOST_EVENT", 1000)
+    monkeypatch.setattr("mirrorlake.events.decode.json.lines.MOST_EVENT", 1000)
     large = event(1, payload={"id": 1, "val": "x" * 3_000_000})
     found = read(lines([event(0), large, event(2), large]))
     assert sorted(found.rejected) == [1, 3]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from mirrorlake.events import types
-from mirrorlake.events.decode.json_events import schema_columns
+from mirrorlake.events.decode.json.events import schema_columns
 from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
 from mirrorlake.events.envelope import EventSource

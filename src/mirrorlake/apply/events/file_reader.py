@@ -30,7 +30,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.events import types
 from mirrorlake.events.decode.avro_file import MAGIC, MOST_HEADER
 from mirrorlake.events.decode.errors import UnreadableEvents
-from mirrorlake.events.decode.json_events import schema_columns
+from mirrorlake.events.decode.json.events import schema_columns
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
@@ -275,7 +275,7 @@ def _differ(columns: Types, wanted: Types) -> bool:
 
 
 def _both(first: UnifiedType, second: UnifiedType) -> UnifiedType:
-    """The type for values of both types, as `events.decode.json_values.inferred` determines it."""
+    """The type for values of both types, as `events.decode.json.values.inferred` determines it."""
     if UnifiedKind.UNSUPPORTED in {first.kind, second.kind}:
         return second if first.kind is UnifiedKind.UNSUPPORTED else first
     if first == second:

@@ -37,21 +37,21 @@ class Digits(str):
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """An event, or the error of the line. size: bytes of the line."""
+    """An event, or the error of the line."""
 
-    size: int
     event: dict[str, Any]
     error: str = ""
 
 
-def json_lines(file: BinaryIO) -> Iterator[JsonLine]:
-    """The events of a file, gzipped or not; blank lines are skipped. Raises UnreadableEvents."""
+def json_lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """The lines of a file, gzipped or not, and their sizes; of a line that is too long only that.
+    Blank lines are skipped. Raises UnreadableEvents."""
     try:
         for line, size in _lines(_opened(file)):
             if size > MOST_EVENT:
-                yield JsonLine(size, {}, f"the event has {size} bytes, more than {MOST_EVENT}")
+                yield b"", size
             elif not line.isspace():
-                yield _parsed(line)
+                yield line, size
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableEvents(f"the file cannot be unpacked: {str(error)[:200]}") from None
 
@@ -117,21 +117,25 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         yield b"", size
 
 
-def _parsed(line: bytes) -> JsonLine:
-    size = len(line)
+def parsed(line: bytes, size: int) -> JsonLine:
+    """The event of a line of `json_lines`."""
+    if size > MOST_EVENT:
+        return JsonLine({}, f"the event has {size} bytes, more than {MOST_EVENT}")
     if size > MOST_VALUES and _values(line) > MOST_VALUES:
-        return JsonLine(size, {}, f"the event has more than {MOST_VALUES} values")
+        return JsonLine({}, f"the event has more than {MOST_VALUES} values")
     try:
         found = _DECODER.decode(line.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return JsonLine(size, {}, "the line is not UTF-8")
-    except RecursionError:
-        return JsonLine(size, {}, "the line is nested too deep")
-    except ValueError as error:
-        return JsonLine(size, {}, f"the line is not JSON: {str(error)[:200]}")
-    if not isinstance(found, dict):
-        return JsonLine(size, {}, "the line is not an object")
-    return JsonLine(size, found)
+    except (RecursionError, ValueError) as error:
+        return JsonLine({}, _reason(error))
+    return JsonLine(found) if isinstance(found, dict) else JsonLine({}, "the line is not an object")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the line is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "the line is nested too deep"
+    return f"the line is not JSON: {str(error)[:200]}"
 
 
 def _values(line: bytes) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from mirrorlake.events import types
 from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.iso import Moments, flaw, moments, times
-from mirrorlake.events.decode.json_lines import Digits, json_text, text_of
+from mirrorlake.events.decode.json.lines import Digits, json_text, text_of
+from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.unified import numbers
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
@@ -51,6 +52,8 @@ def texts_of(
     values: Sequence[Any], convert: Callable[[Any], str | None] = text_of
 ) -> tuple[pa.Array, list[int]]:
     """Each value as text, and the rows that cannot be represented as text, which are NULL."""
+    if isinstance(values, MarkedTexts) and convert is text_of:
+        return values.texts, []
     try:
         return pa.array([convert(value) for value in values], pa.string()), []
     except (UnicodeEncodeError, RecursionError):
@@ -83,6 +86,9 @@ def column_of(
 
 
 def _booleans(values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+    if isinstance(values, MarkedTexts) and not len(values.strings) + len(values.numbers):
+        return pc.equal(values.texts, "true"), []
+    values = list(values)
     try:
         return pa.array(values, pa.bool_()), []
     except pa.ArrowException:
@@ -101,7 +107,11 @@ def flaw_of(value: Any, kind: UnifiedType) -> str:
 
 def inferred(values: Sequence[Any]) -> UnifiedType:
     """The type that holds all these values exactly; UNSUPPORTED when all are null."""
-    kinds = {_kind_of(value) for value in values if value is not None}
+    kinds = (
+        set(_kinds_in(values))
+        if isinstance(values, MarkedTexts)
+        else {_kind_of(value) for value in values if value is not None}
+    )
     if not kinds:
         return types.UNSUPPORTED
     if kinds <= {types.LONG, types.NUMBER}:
@@ -120,6 +130,26 @@ def _kind_of(value: Any) -> UnifiedType:
             return types.STRING
         case _:
             return types.JSON
+
+
+def _kinds_in(values: MarkedTexts) -> Iterator[UnifiedType]:
+    """The same, of all values but null."""
+    if len(values.strings):
+        yield types.STRING
+    if len(values.booleans):
+        yield types.BOOLEAN
+    if len(values.numbers):
+        yield types.LONG if _fit_64_bits(values.numbers) else types.NUMBER
+
+
+def _fit_64_bits(digits: pa.StringArray) -> bool:
+    if not pc.all(pc.match_substring_regex(digits, f"^{_WHOLE.pattern}$")).as_py():
+        return False
+    try:
+        digits.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.Array:

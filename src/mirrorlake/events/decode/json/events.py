@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.events import envelope
 from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
-from mirrorlake.events.decode.avro_types import MOST_TYPES
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
 from mirrorlake.events.decode.errors import UnreadableEvents
-from mirrorlake.events.decode.json_lines import JsonLine, json_lines
-from mirrorlake.events.decode.json_values import column_of, flaw_of, inferred, texts_of
+from mirrorlake.events.decode.json.lines import json_lines, parsed
+from mirrorlake.events.decode.json.marked_texts import MarkedTexts
+from mirrorlake.events.decode.json.parsed_events import ParsedEvents
+from mirrorlake.events.decode.json.scan import Field, LineScanner, ScannedEvents
+from mirrorlake.events.decode.json.values import column_of, flaw_of, inferred, texts_of
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.events.metadata import OBJECT_PARTS, PRIMARY_KEYS, REPLICATION_INDEX
 from mirrorlake.events.rows import payload_type
@@ -27,7 +28,9 @@ from mirrorlake.model.arrow import contiguous
 
 _TOGETHER = 8 << 20
 _MOST_TOGETHER = 20_000
-_RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
+_FEWEST_TO_SCAN = 64
+"""Lines that are worth a call of Arrow's reader."""
+
 _OBJECT_NAMES = [
     sorted(set(names), reverse=True) for names in zip(*OBJECT_PARTS.values(), strict=True)
 ]
@@ -36,6 +39,8 @@ _, _COLLECTION = OBJECT_PARTS[EventSource.MONGODB]
 
 Types = Mapping[str, UnifiedType]
 """Types of columns, by name."""
+
+Events = ParsedEvents | ScannedEvents
 
 Known = Callable[[pa.Table], Types]
 """The known types of the columns of an object, of which HEAD of some events is given."""
@@ -73,83 +78,84 @@ def json_events(
     def types(head: pa.Table) -> Types:
         return {**(known(head) if known else {}), **given}
 
+    scanner = LineScanner()
     first, size = 0, 0
-    together: list[JsonLine] = []
+    together: list[tuple[bytes, int]] = []
     for line in json_lines(file):
         together.append(line)
-        size += line.size
+        size += line[1]
         del line
         if size > _TOGETHER or len(together) == _MOST_TOGETHER:
             count = len(together)
-            yield from _batches(np.arange(first, first + count), together, types)
+            yield from _read(first, together, types, scanner)
             first, size, together = first + count, 0, []
     if together:
-        yield from _batches(np.arange(first, first + len(together)), together, types)
+        yield from _read(first, together, types, scanner)
 
 
-def _batches(at: np.ndarray, lines: list[JsonLine], known: Known) -> Iterator[EventBatch]:
+def _read(
+    first: int, lines: list[tuple[bytes, int]], known: Known, scanner: LineScanner
+) -> Iterator[EventBatch]:
     """The events of some lines, object by object. Takes the lines.
 
-    at: their numbers in the file.
+    first: the number of the first line in the file.
     """
-    found = _batch(at, lines, known)
+    at = np.arange(first, first + len(lines))
+    yield from _batches(at, _events(lines, scanner), known)
+
+
+def _events(lines: list[tuple[bytes, int]], scanner: LineScanner) -> Events:
+    """The events of some lines. Takes the lines."""
+    if len(lines) >= _FEWEST_TO_SCAN:
+        scanner.learn([parsed(*lines[0]).event])
+        if (scanned := scanner.scan([line for line, _ in lines])) is not None:
+            lines.clear()
+            return scanned
+    events = []
+    for row in range(len(lines)):
+        events.append(parsed(*lines[row]))
+        lines[row] = (b"", 0)  # its text is not needed any more
+    scanner.learn(one.event for one in events)
+    return ParsedEvents(events)
+
+
+def _batches(at: np.ndarray, events: Events, known: Known) -> Iterator[EventBatch]:
+    """The events, object by object. at: their numbers in the file."""
+    found = _batch(at, events, known)
     if isinstance(found, EventBatch):
-        lines.clear()
+        del events
         yield found
         del found  # before the next lines are read
         return
     for rows in found:
-        yield from _batches(at[rows], [lines[row] for row in rows.tolist()], known)
+        yield from _batches(at[rows], events.take(rows), known)
 
 
-def _batch(
-    at: np.ndarray, lines: Sequence[JsonLine], known: Known
-) -> EventBatch | Sequence[np.ndarray]:
-    """The events of some lines; or the lines of each object, if there are several."""
-    rejected = {row: line.error for row, line in enumerate(lines) if line.error}
-    records: dict[str, list[dict[str, Any]]] = {}
-    for name in _RECORDS:
-        records[name] = []
-        for row, line in enumerate(lines):
-            found = line.event.get(name)
-            if found is not None and not isinstance(found, dict):
-                rejected.setdefault(row, f"{name} is not an object")
-            records[name].append(found if isinstance(found, dict) else {})
-    generic = [
-        {name: line.event.get(name) for name in envelope.FIELDS if name not in _RECORDS}
-        for line in lines
-    ]
+def _batch(at: np.ndarray, events: Events, known: Known) -> EventBatch | Sequence[np.ndarray]:
+    """The events in columns; or the rows of each object, if there are several."""
+    rejected = dict(events.rejected)
     head, misread = head_of(
-        len(lines),
-        _fields(generic, rejected),
-        _fields(records[envelope.SOURCE_METADATA], rejected),
+        len(at), _fields(events.generic, rejected), _fields(events.metadata, rejected)
     )
     if objects := _objects(head):
         return objects
     types = known(head)
-    names = _names(records[envelope.PAYLOAD])
-    for name in [name for name in names if not _is_text(name)]:
-        names.remove(name)
-        for row, one in enumerate(records[envelope.PAYLOAD]):
-            if name in one:
-                rejected.setdefault(row, f"the name of a column is no text: {name!r:.80}")
     # Only MongoDB has collections.
-    has_documents = head.column(_COLLECTION).null_count < len(lines)
+    has_documents = head.column(_COLLECTION).null_count < len(at)
     columns, payload, unfit = [], [], Unfit()
     key = set() if has_documents else _key_columns(head)
-    for name in names:
-        values = [one.get(name) for one in records[envelope.PAYLOAD]]
-        if name in key and name not in types:
+    for name, values in events.payload.items():
+        if name in key and name not in types and isinstance(values, list):
             _reject_nested(name, values, rejected)
         kind = types.get(name) or inferred(values)
         found, bad = column_of(values, kind, has_documents=has_documents)
         columns.append(EventColumn(name, kind))
         payload.append(found)
         unfit.add(bad, columns[-1], {row: flaw_of(values[row], kind) for row in bad})
-    empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
+    names = [column.name for column in columns]
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
-    return unfit.batch(at, head, columns, table, empty, {**misread, **rejected})
+    return unfit.batch(at, head, columns, table, events.empty, {**misread, **rejected})
 
 
 def _key_columns(head: pa.Table) -> set[str]:
@@ -193,36 +199,25 @@ def _objects(head: pa.Table) -> list[np.ndarray]:
     return found if len(found) > 1 else []
 
 
-def _is_text(name: str) -> bool:
-    """Whether the name has no unpaired surrogate, which JSON can escape but UTF-8 cannot encode."""
-    return not any("\ud800" <= char <= "\udfff" for char in name)
-
-
-def _names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """All names in order of first occurrence. Raises UnreadableEvents when there are too many."""
-    found: dict[str, None] = {}
-    for one in objects:
-        if not found.keys() >= one.keys():
-            found |= dict.fromkeys(one)
-            if len(found) > MOST_TYPES:
-                raise UnreadableEvents(f"the events have more than {MOST_TYPES} columns")
-    return list(found)
-
-
-def _fields(objects: Sequence[Mapping[str, Any]], rejected: dict[int, str]) -> dict[str, pa.Array]:
+def _fields(
+    columns: Mapping[str, Field | Sequence[Any]], rejected: dict[int, str]
+) -> dict[str, pa.Array]:
     """The fields of the envelope or of the metadata as texts, or as lists of texts."""
     found = {}
-    for name in _names(objects):
-        values = [one.get(name) for one in objects]
-        if any(isinstance(value, list) for value in values):
+    for name, values in columns.items():
+        if isinstance(values, pa.ListArray):
+            flat = MarkedTexts.of(values.flatten()).texts
+            found[name] = pa.ListArray.from_arrays(
+                _offsets(pc.fill_null(pc.list_value_length(values), 0)), flat, mask=values.is_null()
+            )
+            continue
+        if not isinstance(values, MarkedTexts) and any(isinstance(one, list) for one in values):
             lists = [
                 value if value is None or isinstance(value, list) else [value] for value in values
             ]
             flat, bad = texts_of([one for value in lists if value is not None for one in value])
-            lengths = [0 if value is None else len(value) for value in lists]
-            ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-            rows = [int(np.searchsorted(ends, at, "right")) - 1 for at in bad]
-            offsets = pa.array(ends, pa.int32())
+            offsets = _offsets([0 if value is None else len(value) for value in lists])
+            rows = [int(np.searchsorted(offsets, at, "right")) - 1 for at in bad]
             mask = pa.array([value is None for value in lists])
             found[name] = pa.ListArray.from_arrays(offsets, flat, mask=mask)
         else:
@@ -230,3 +225,7 @@ def _fields(objects: Sequence[Mapping[str, Any]], rejected: dict[int, str]) -> d
         for row in rows:
             rejected.setdefault(row, f"the value of {name} is no text")
     return found
+
+
+def _offsets(lengths: Any) -> pa.Array:
+    return pa.array(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), pa.int32())

@@ -1,0 +1,1 @@
+"""Decodes events from lines of JSON."""
