@@ -158,7 +158,7 @@ def test_many_lines_at_once_have_the_events_that_they_have_one_by_one(
 
 def test_ordinary_events_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first line of each part is parsed by itself."""
-    payloads = [{"id": Digits(str(number)), "note": None} for number in range(200)]
+    payloads = [{"id": Digits(str(n)), "note": None, "tags": {"a": ["\\"]}} for n in range(200)]
     content = "\n".join(written(event(0, payload), "") for payload in payloads).encode()
     parsed: list[bytes] = []
 

@@ -204,7 +204,8 @@ def _fields(
 ) -> dict[str, pa.Array]:
     """The fields of the envelope or of the metadata as texts, or as lists of texts."""
     found = {}
-    for name, values in columns.items():
+    for name, column in columns.items():
+        values = column.by_value if isinstance(column, MarkedTexts) else column
         if isinstance(values, pa.ListArray):
             flat = MarkedTexts.of(values.flatten()).texts
             found[name] = pa.ListArray.from_arrays(

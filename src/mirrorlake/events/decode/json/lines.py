@@ -124,7 +124,7 @@ def parsed(line: bytes, size: int) -> JsonLine:
     if size > MOST_VALUES and _values(line) > MOST_VALUES:
         return JsonLine({}, f"the event has more than {MOST_VALUES} values")
     try:
-        found = _DECODER.decode(line.decode("utf-8-sig"))
+        found = DECODER.decode(line.decode("utf-8-sig"))
     except (RecursionError, ValueError) as error:
         return JsonLine({}, _reason(error))
     return JsonLine(found) if isinstance(found, dict) else JsonLine({}, "the line is not an object")
@@ -160,6 +160,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(
+DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=Digits, parse_int=Digits, parse_constant=Digits
 )

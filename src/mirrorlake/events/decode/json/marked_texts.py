@@ -10,16 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.events.decode.json.lines import Digits
+from mirrorlake.events.decode.json.lines import DECODER, Digits
 from mirrorlake.events.decode.json.marking import MARK
 
-_VALID = rf"^({MARK}(true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?)$|[^{MARK}]|$)"
-_NUMBER = f"^{MARK}[^tf]"
+_VALUE = r"(true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?)$"
+_NESTED = rf"^{MARK}[{{\[]"
+_VALID = rf"^({MARK}{_VALUE}|[^{MARK}]|$)|{_NESTED}"
+_NUMBER = f"^{MARK}[-0-9]"
 _BOOLEAN = f"^{MARK}[tf]"
 
 
 class MarkedTexts(Sequence[Any]):
-    """Strings, numbers and booleans, as strings in which the others begin with MARK, and nulls.
+    """Values of JSON as strings, in which all but strings begin with MARK, and nulls.
 
     As a sequence it has the values of Python that `json_lines` finds.
     """
@@ -55,10 +57,20 @@ class MarkedTexts(Sequence[Any]):
 
     @property
     def is_valid(self) -> bool:
-        """Whether what begins with MARK is a number of JSON, `true` or `false`."""
+        """Whether what begins with MARK is a value of JSON."""
         if not self._has_marks:
             return True
-        return bool(pc.all(pc.match_substring_regex(self._array, _VALID), min_count=0).as_py())
+        if not pc.all(pc.match_substring_regex(self._array, _VALID), min_count=0).as_py():
+            return False
+        try:
+            return self._has_nested is False or len(self._values) > 0
+        except (ValueError, RecursionError):
+            return False
+
+    @property
+    def by_value(self) -> Sequence[Any]:
+        """The same, as a list if there are objects or arrays, which have no text of their own."""
+        return self._values if self._has_nested else self
 
     @property
     def is_there(self) -> np.ndarray:
@@ -94,6 +106,14 @@ class MarkedTexts(Sequence[Any]):
         return pc.starts_with(self._array, MARK)
 
     @cached_property
+    def _has_nested(self) -> bool:
+        return pc.any(pc.match_substring_regex(self._array, _NESTED)).as_py() is True
+
+    @cached_property
+    def _values(self) -> list[Any]:
+        return list(map(_value, self._array.to_pylist()))
+
+    @cached_property
     def _has_marks(self) -> bool:
         return pc.any(self._is_marked).as_py() is True
 
@@ -106,5 +126,7 @@ def _value(text: str | None) -> Any:
             return True
         case "false":
             return False
+        case nested if nested[0] in "{[":
+            return DECODER.decode(nested)
         case digits:
             return Digits(digits)

@@ -1,7 +1,7 @@
 """Reads many lines of JSON at once, by Arrow, as columns.
 
-Only what Arrow reads exactly as `parsed` does: events whose names are known from earlier ones, with
-values that are neither objects nor arrays, except arrays in the envelope and in the metadata.
+Only what Arrow reads exactly as `parsed` does: events whose names are known from earlier ones.
+Objects and arrays in payloads are decoded one by one.
 """
 
 from __future__ import annotations
@@ -60,17 +60,18 @@ class ScannedEvents:
         return ScannedEvents(lines, *map(taken, (self.generic, self.metadata, self.known)))
 
     @cached_property
-    def payload(self) -> dict[str, MarkedTexts]:
+    def payload(self) -> dict[str, Sequence[Any]]:
         """In order of first occurrence."""
         first = {
             name: int(np.argmax(values.is_there))
             for name, values in self.known.items()
             if values.is_there.any()
         }
-        found: dict[str, MarkedTexts] = {}
+        found: dict[str, Sequence[Any]] = {}
         for row in sorted(set(first.values())):
             event = parsed(self.lines[row], len(self.lines[row])).event
-            found |= {name: self.known[name] for name in event[PAYLOAD] if name not in found}
+            new = [name for name in event[PAYLOAD] if name not in found]
+            found |= {name: self.known[name].by_value for name in new}
         return found
 
     @property
@@ -107,11 +108,11 @@ class LineScanner:
             return
         known = self._fields[record]
         for name, value in members.items():
-            if isinstance(value, list):
+            if isinstance(value, list) and record != PAYLOAD:
                 known[name] = _LIST
             elif name not in known:
                 known[name] = pa.string()
-            self._is_flat &= not isinstance(value, dict) and is_text(name)
+            self._is_flat &= is_text(name) and not (isinstance(value, dict) and not record)
         self._is_flat &= len(known) <= MOST_TYPES
 
     def scan(self, lines: Sequence[bytes]) -> ScannedEvents | None:
@@ -132,7 +133,7 @@ class LineScanner:
         lists = {
             name for known in (generic, metadata) for name, one in known.items() if one == _LIST
         }
-        if _LIST in payload.values() or payload.keys() & {*RECORDS, *lists}:
+        if payload.keys() & {*RECORDS, *lists}:
             return None
         if (len(generic) + len(metadata) + len(payload)) * len(lines) > _MOST_VALUES_TOGETHER:
             return None
@@ -179,4 +180,7 @@ def _field(column: pa.Array) -> Field:
 
 
 def _is_valid(one: Field) -> bool:
-    return one.is_valid if isinstance(one, MarkedTexts) else MarkedTexts.of(one.flatten()).is_valid
+    if isinstance(one, MarkedTexts):
+        return one.is_valid
+    elements = MarkedTexts.of(one.flatten())
+    return elements.is_valid and elements.by_value is elements
