@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json import events
@@ -137,14 +137,7 @@ def batches(content: bytes) -> Iterator[Any]:
         yield str(error)
 
 
-@given(whole_lines() | broken_lines(), st.sampled_from([1, 2, 20_000]))
-@example(b'{"payload": {"a": \\"b"}}\n{"payload": {"a": 1}}', 9)
-@example(b'{"payload": {"a": 1}}{"payload": {"a": 2}}\n{"payload":\n{"a": 3}}', 9)
-@example(b'{"payload": {"a": null}}\n{"payload": {}}\n{"payload": null}\n{}', 9)
-@example(b'{"payload": {"a": 1, "a": 2}}', 9)
-def test_many_lines_at_once_have_the_events_that_they_have_one_by_one(
-    content: bytes, together: int
-) -> None:
+def assert_same(content: bytes, together: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "_MOST_TOGETHER", together)
         patch.setattr(events, "_FEWEST_TO_SCAN", 1)
@@ -154,6 +147,48 @@ def test_many_lines_at_once_have_the_events_that_they_have_one_by_one(
     assert len(at_once) == len(one_by_one)
     for one, other in zip(at_once, one_by_one, strict=True):
         assert one.equals(other) if hasattr(one, "equals") else one == other
+
+
+@given(whole_lines() | broken_lines(), st.sampled_from([1, 2, 20_000]))
+def test_many_lines_at_once_have_the_events_that_they_have_one_by_one(
+    content: bytes, together: int
+) -> None:
+    assert_same(content, together)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"payload": {"a": \\"b"}}\n{"payload": {"a": 1}}',
+        b'{"payload": {"a": 1}}{"payload": {"a": 2}}\n{"payload":\n{"a": 3}}',
+        b'{"payload": {"a": null}}\n{"payload": {}}\n{"payload": null}\n{}',
+        b'{"payload": {"a": 1, "a": 2}}',
+        b'{"payload": {"\\u007fa": 1}}\n{"payload": {a: 7}}',
+        b'{"payload": {"\\u007fa": 1, "a": 2}}\n{"payload": {"a": 1}}\n{"payload": {a: 7}}',
+        b'{"source_metadata": {"uuid": "u"}, "payload": {"a": 1}}\n' * 3,
+        b'{"source_metadata": {"primary_keys": ["a"]}, "payload": {"a\\"primary_keys": null}}\n'
+        * 3,
+    ],
+)
+@pytest.mark.parametrize("together", [1, 2, 9])
+def test_odd_lines_have_the_events_that_they_have_one_by_one(content: bytes, together: int) -> None:
+    assert_same(content, together)
+
+
+@pytest.mark.parametrize("member", ["primary_key", "binlog_file", "log_position", "is_deleted"])
+@pytest.mark.parametrize("value", [["id"], [1], "x", None])
+@pytest.mark.parametrize("together", [2, 3])
+def test_one_odd_event_changes_no_later_ones(member: str, value: Any, together: int) -> None:
+    """Neither another name of a field, nor an array where others have none."""
+    odd = event(0)
+    odd["source_metadata"] = {
+        name: one for name, one in odd["source_metadata"].items() if name != "primary_keys"
+    } | {member: value}
+    same = [event(n, log_position=None) for n in range(1, 6)]
+    for one in same:
+        del one["source_metadata"]["log_position"]
+    content = "\n".join(written(one, "") for one in [odd, *same, odd, *same]).encode()
+    assert_same(content, together)
 
 
 def test_ordinary_events_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

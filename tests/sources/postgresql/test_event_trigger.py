@@ -159,3 +159,99 @@ def test_it_waits_for_no_lock(guarded: Captured) -> None:
 def test_the_page_has_what_is_made(guarded: Captured) -> None:
     settings = replace(guarded.settings, publication="mirrorlake_shop")
     assert f"$${event_trigger.body(settings, 180_000)}$$" in PAGE.read_text()
+
+
+def test_what_a_user_defines_does_not_run_as_its_owner(guarded: Captured) -> None:
+    """Temporary tables would be found before those of the catalog."""
+    guarded.begin(*TABLES)
+    user = f"user_{guarded.database.name}"
+    guarded.run(f"create role {user} login password '{user}'")
+    with psycopg.connect(guarded.database.url_as(user), autocommit=True) as other:
+        other.execute("create temp table mine (a int)")
+        other.execute(
+            "create function pg_temp.run() returns boolean language plpgsql as "
+            f"$$ begin execute 'alter role {user} superuser'; return true; end $$"
+        )
+        other.execute(
+            "create temp view pg_publication as "
+            "select p.* from pg_catalog.pg_publication p where pg_temp.run()"
+        )
+        other.execute("create temp table pg_index as select * from pg_catalog.pg_index limit 0")
+        other.execute("alter table mine add b int")
+    (is_superuser,) = guarded.database.sql.execute(
+        "select rolsuper from pg_roles where rolname = %s", [user]
+    ).fetchone() or (None,)
+    assert is_superuser is False
+    assert "apples" in published(guarded, guarded.settings.publication)
+    guarded.run(f"drop role {user}")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [
+            """create function public.{name}() returns event_trigger language plpgsql
+            as $$ begin end $$"""
+        ],
+        [
+            "create function f() returns event_trigger language plpgsql as $$ begin end $$",
+            "create event trigger {name} on ddl_command_end execute function f()",
+        ],
+        ["alter schema public rename to hidden"],
+    ],
+)
+def test_what_is_in_its_way_is_told_and_left(guarded: Captured, statements: list[str]) -> None:
+    source = guarded.source(event_trigger=False)
+    guarded.run("create schema shop", "create table shop.apples (id int primary key)")
+    guarded.select("shop.*")
+    guarded.begin()
+    guarded.run(f"drop function {guarded.settings.publication}_keys() cascade")
+    for statement in statements:
+        guarded.run(statement.format(name=f"{guarded.settings.publication}_keys"))
+    for findings in (guarded.source().check(), guarded.source().watch(guarded.tables)):
+        (found,) = (one for one in findings if one.check == "event_trigger")
+        assert found.severity is CheckSeverity.WARNING
+    assert [one for one in source.check() if one.check == "event_trigger"] == []
+
+
+def test_who_may_not_drop_it_is_told_and_detaches_the_rest(
+    guarded: Captured, database: Database
+) -> None:
+    made = guarded.begin(*TABLES)
+    name, user = guarded.settings.publication, f"reader_{database.name}"
+    guarded.run(f"create role {user} login password '{user}' replication")
+    guarded.run(f"alter publication {name} owner to {user}")
+    guarded.run(f"alter publication {name}_append owner to {user}")
+    source = guarded.source(url=database.url_as(user), event_trigger=False)
+    (found,) = (one for one in source.watch([]) if one.check == "event_trigger")
+    assert f'`drop function public."{name}_keys"() cascade`' in found.remedy
+    removed = source.objects.detach(made)
+    assert f"publication {name}" in removed
+    assert not [one for one in removed if "event trigger" in one]
+    guarded.run("alter table apples drop constraint apples_pkey", found.remedy.split("`")[1])
+    assert triggers(guarded) == []
+    guarded.close()
+    guarded.run(f"drop role {user}")
+
+
+@pytest.mark.parametrize(
+    ("before", "statement"),
+    [
+        (
+            "alter table parts replica identity full; alter table part1 replica identity full",
+            "create table part2 partition of parts for values from (100) to (200)",
+        ),
+        (
+            """create schema z; create domain z.number as int; alter table apples drop id;
+            alter table apples add id z.number primary key default 1""",
+            "drop schema z cascade",
+        ),
+    ],
+)
+def test_no_update_is_rejected_whatever_takes_the_key(
+    guarded: Captured, before: str, statement: str
+) -> None:
+    guarded.run(*TABLES, "delete from apples where id = 2", before)
+    guarded.begin()
+    guarded.run(statement, "insert into parts select 150 where to_regclass('part2') is not null")
+    guarded.run("update parts set id = id", "update apples set note = 'z'")

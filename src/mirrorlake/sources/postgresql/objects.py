@@ -161,8 +161,6 @@ class PostgresObjects:
         connection, settings = self._sql(), self._settings
         removed = []
         with translated():
-            if event_trigger.drop(connection, settings):
-                removed.append(f"event trigger {event_trigger.name_of(settings)}")
             ours = _slot_words(settings.slot)
             if ours in made and slots.slot_state(connection, settings.slot):
                 slots.drop_slot(connection, settings.slot)
@@ -172,6 +170,7 @@ class PostgresObjects:
                 if ours in made and publication.state_of(connection, name):
                     publication.drop(connection, name)
                     removed.append(ours)
+            removed += event_trigger.remove(connection, settings)
         return removed
 
 

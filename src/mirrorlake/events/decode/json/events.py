@@ -207,6 +207,9 @@ def _fields(
     for name, column in columns.items():
         values = column.by_value if isinstance(column, MarkedTexts) else column
         if isinstance(values, pa.ListArray):
+            if values.null_count == len(values):  # arrays elsewhere in the file say nothing
+                found[name] = pa.nulls(len(values), pa.string())
+                continue
             flat = MarkedTexts.of(values.flatten()).texts
             found[name] = pa.ListArray.from_arrays(
                 _offsets(pc.fill_null(pc.list_value_length(values), 0)), flat, mask=values.is_null()

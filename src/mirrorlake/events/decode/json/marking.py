@@ -102,7 +102,8 @@ def _has_name(data: np.ndarray, values: np.ndarray, names: Iterable[str]) -> np.
     for name in names:
         pattern = np.frombuffer(f'"{name}":'.encode(), np.uint8)
         starts = values - (data[values - 1] == _BLANK) - len(pattern)
-        rows = np.flatnonzero(starts >= 0)
+        # Not the end of a name with a quote in it.
+        rows = np.flatnonzero((starts > 0) & (data[starts - 1] != _BACKSLASH))
         for at in range(len(pattern) - 1, -1, -1):  # the end of the name decides mostly
             rows = rows[data[starts[rows] + at] == pattern[at]]
         found[rows] = True

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from mirrorlake.events.decode.avro_types import MOST_TYPES
 from mirrorlake.events.decode.json.lines import MOST_VALUES, parsed
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
-from mirrorlake.events.decode.json.marking import marked
+from mirrorlake.events.decode.json.marking import MARK, marked
 from mirrorlake.events.decode.json.parsed_events import RECORDS, is_text
-from mirrorlake.events.envelope import PAYLOAD
+from mirrorlake.events.envelope import FIELDS, PAYLOAD, SOURCE_METADATA
+from mirrorlake.events.metadata import ALIASES
 from mirrorlake.model.arrow import contiguous
 
 _MOST_VALUES_TOGETHER = 4_000_000
@@ -112,8 +112,13 @@ class LineScanner:
                 known[name] = _LIST
             elif name not in known:
                 known[name] = pa.string()
-            self._is_flat &= is_text(name) and not (isinstance(value, dict) and not record)
+            self._is_flat &= is_text(name) and MARK not in name
+            self._is_flat &= bool(record) or not isinstance(value, dict)
         self._is_flat &= len(known) <= MOST_TYPES
+        if record == SOURCE_METADATA:
+            # Which of two names for the same counts depends on what each event has.
+            self._is_flat &= not any(ALIASES.get(name) in known for name in known)
+            self._is_flat &= not known.keys() & FIELDS
 
     def scan(self, lines: Sequence[bytes]) -> ScannedEvents | None:
         """The events; None if they have to be parsed."""
@@ -172,7 +177,8 @@ def _members(table: pa.Table, name: str) -> dict[str, Any]:
     if name not in table.column_names:
         return {}
     record = contiguous(table.column(name))
-    return {one.name: _field(pc.struct_field(record, [at])) for at, one in enumerate(record.type)}
+    members = zip(record.type, record.flatten(), strict=True)
+    return {one.name: _field(values) for one, values in members}
 
 
 def _field(column: pa.Array) -> Field:

@@ -56,6 +56,7 @@ begin
             execute format('alter publication %I drop table only %s', {name}, lost.name);
 {move}        exception when others then
             raise warning 'mirrorlake: %', sqlerrm;
+            exit when sqlstate = '55P03';  -- others may be locked as well
         end;
     end loop;
 end
@@ -66,7 +67,12 @@ _MOVE = """\
                                lost.name, lost.condition);
             end if;
 """
-_TAGS = "'ALTER TABLE', 'DROP INDEX', 'DROP TYPE', 'DROP DOMAIN', 'DROP EXTENSION', 'DROP OWNED'"
+_TAGS = (
+    "'ALTER TABLE', 'ALTER TYPE', 'CREATE TABLE', 'DROP INDEX', 'DROP TYPE', 'DROP DOMAIN', "
+    "'DROP COLLATION', 'DROP OPERATOR CLASS', 'DROP SCHEMA', 'DROP EXTENSION', 'DROP OWNED'"
+)
+_SETTINGS = "set search_path = pg_catalog, pg_temp set lock_timeout = '100ms'"
+"""Unless `pg_temp` is named, tables of any user in it come before those of the catalog."""
 
 
 def name_of(settings: PostgresSettings) -> str:
@@ -90,7 +96,7 @@ def body(settings: PostgresSettings, version: int) -> str:
 
 def follow(connection: Connection, settings: PostgresSettings) -> list[CheckResult]:
     """Make the trigger, or remove it, as the settings ask. It gives way to other sessions: what
-    is locked waits for the next call. Returns a warning where our user may not."""
+    is locked waits for the next call. Returns a warning where that is not possible."""
     if not settings.event_trigger:
         return _warnings(connection, settings, drop)
     missing = _is_missing(connection, settings)
@@ -116,7 +122,9 @@ def _warnings(
             change(connection, settings)
     except psycopg.errors.LockNotAvailable:
         return []
-    except psycopg.errors.InsufficientPrivilege as error:
+    except psycopg.OperationalError:  # it is not about the statement
+        raise
+    except psycopg.Error as error:
         return [_refused(settings, error)]
     return []
 
@@ -129,7 +137,7 @@ def create(connection: Connection, settings: PostgresSettings) -> None:
     connection.execute(
         sql.SQL(
             "create function public.{}() returns event_trigger language plpgsql security definer "
-            "set search_path = pg_catalog set lock_timeout = '1s' as {}"
+            f"{_SETTINGS} as {{}}"
         ).format(name, text)
     )
     mark = sql.Literal(publication.mark(settings))
@@ -142,13 +150,20 @@ def create(connection: Connection, settings: PostgresSettings) -> None:
     )
 
 
+def remove(connection: Connection, settings: PostgresSettings) -> list[str]:
+    """Remove what `create` made, if our user may. Returns what was removed."""
+    if _made(connection, settings) is None or _warnings(connection, settings, drop):
+        return []
+    return [f"event trigger {name_of(settings)}"]
+
+
 def drop(connection: Connection, settings: PostgresSettings) -> bool:
     """Remove what `create` made. Returns whether it was there."""
     if _made(connection, settings) is None:
         return False
     name = sql.Identifier(name_of(settings))
-    connection.execute(sql.SQL("drop event trigger if exists {}").format(name))
-    connection.execute(sql.SQL("drop function public.{}()").format(name))
+    # With the trigger that calls it. Of that name there may be another.
+    connection.execute(sql.SQL("drop function public.{}() cascade").format(name))
     return True
 
 
@@ -175,10 +190,19 @@ def _made(connection: Connection, settings: PostgresSettings) -> Sequence[object
 
 
 def _refused(settings: PostgresSettings, error: psycopg.Error) -> CheckResult:
-    return CheckResult(
-        _CHECK,
-        CheckSeverity.WARNING,
-        f"the event trigger {name_of(settings)} cannot be made: {error.diag.message_primary}",
-        "Let a role mirror that may create event triggers, such as a superuser, or remove "
-        "source.event_trigger.",
-    )
+    name = name_of(settings)
+    if settings.event_trigger:
+        what = "made"
+        remedy = (
+            "Let a role mirror that may create event triggers, such as a superuser, or remove "
+            "source.event_trigger."
+        )
+    else:
+        what = "removed"
+        identifier = sql.Identifier(name).as_string()
+        remedy = (
+            f"As its owner, run `drop function public.{identifier}() cascade`, which drops the "
+            "trigger too."
+        )
+    message = f"the event trigger {name} cannot be {what}: {error.diag.message_primary}"
+    return CheckResult(_CHECK, CheckSeverity.WARNING, message, remedy)
