@@ -19,6 +19,8 @@ from mirrorlake.mirror.steps import ApplyFiles, Evidence
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import FileRows, Totals, in_runs
 from mirrorlake.model.change import Marker
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk
 from tests.mirror.planning import FOLDER, PATH, TABLE, landed, made
 
 counts = st.tuples(*[st.integers(0, 10**12)] * 4)
@@ -70,6 +72,15 @@ def test_the_commit_of_a_huge_batch_stays_small() -> None:
     said = commit_metadata(step(1, 2_000), Progress(), Counts(), read, identity)
     assert len(said["read"]) == RUNS
     assert len(json.dumps(said)) < 20_000
+
+
+def test_the_commit_of_a_chunk_says_which_backfill_it_was() -> None:
+    chunk = replace(step(5, 5), backfill=BackfillChunk("b1", 3, KeyRange()))
+    said = commit_metadata(chunk, made(4), Counts(), [(1, 0, 0, 0)], identity)
+    assert said["backfill"] == {"id": "b1", "chunk": 3}
+    assert "backfill" not in commit_metadata(
+        step(5, 5), made(4), Counts(), [(1, 0, 0, 0)], identity
+    )
 
 
 def test_files_before_a_truncation_are_a_run_without_rows() -> None:

@@ -267,11 +267,13 @@ def test_backfills_are_shown_until_they_end(
     jobs.write(over.now(START, state=BackfillJobState.COMPLETED))
     view.look()
     assert view.facts.reading(0.0) == ["shop.orders: backfill pending"]
-    active = job.now(START, state=BackfillJobState.ACTIVE, rows=100, expected=300, seconds=10.0)
+    active = job.now(
+        START, state=BackfillJobState.ACTIVE, rows=100, chunks=4, expected=300, seconds=10.0
+    )
     jobs.write(active)
     view.look()
     assert view.facts.reading(0.0) == [
-        "shop.orders: backfill, 100 of about 300 rows, 10 rows/s, 0:20 left"
+        "shop.orders: backfill, 4 chunks, 100 of about 300 rows, 10 rows/s, 0:20 left"
     ]
     jobs.write(active.now(START, state=BackfillJobState.COMPLETED, rows=300))
     view.look()

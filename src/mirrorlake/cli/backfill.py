@@ -81,7 +81,8 @@ def _followed(mirror: Mirror, job: BackfillJob) -> BackfillJob:
             job = next(
                 (known for known in mirror.backfills() if known.request.id == job.request.id), job
             )
-            show(job.request.table, job.rows, max(job.expected or 0, job.rows) or None)
+            expected = max(job.expected or 0, job.rows) or None
+            show(job.request.table, job.rows, expected, f"{job.chunks:,} chunks")
     return job
 
 

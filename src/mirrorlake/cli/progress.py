@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mirrorlake.app.status.amounts import duration
 from mirrorlake.cli.run_facts import cut
@@ -18,11 +18,21 @@ if TYPE_CHECKING:
     from mirrorlake.model.table import TableId
 
 
+class Show(Protocol):
+    """Draws the bar of a name. note: more about what is done, such as its parts."""
+
+    def __call__(self, name: object, done: int, total: int | None, note: str = "") -> None: ...
+
+
+def _show_nothing(name: object, done: int, total: int | None, note: str = "") -> None:
+    pass
+
+
 @contextmanager
-def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
-    """A callback that draws a bar per name. Its arguments: name, amount done, total amount."""
+def bars(unit: str = "") -> Iterator[Show]:
+    """A callback that draws a bar per name."""
     if not is_live():
-        yield lambda _name, _done, _total: None
+        yield _show_nothing
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
@@ -38,7 +48,8 @@ def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
             rate = f", {task.speed:,.0f}/s" if task.speed else ""
             left = task.time_remaining
             more = f", {duration(left)} left" if left and task.speed else ""
-            return Text(f"{task.completed:,.0f}{of} {unit}".rstrip() + rate + more)
+            note = f", {task.fields['note']}" if task.fields["note"] else ""
+            return Text(f"{task.completed:,.0f}{of} {unit}".rstrip() + note + rate + more)
 
     class Name(ProgressColumn):
         def render(self, task: Task) -> Text:
@@ -48,11 +59,12 @@ def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
     columns = (Name(), BarColumn(10), AmountColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
 
-        def show(name: object, done: int, total: int | None) -> None:
+        def show(name: object, done: int, total: int | None, note: str = "") -> None:
             if str(name) not in shown:
                 # The amount done before does not count for the rate.
-                shown[str(name)] = progress.add_task(str(name), total=total, completed=done)
-            progress.update(shown[str(name)], completed=done, total=total)
+                begun = progress.add_task(str(name), total=total, completed=done, note=note)
+                shown[str(name)] = begun
+            progress.update(shown[str(name)], completed=done, total=total, note=note)
 
         yield show
 
