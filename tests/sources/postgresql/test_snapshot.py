@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 from mirrorlake.errors import SourceUnavailable
@@ -139,3 +140,15 @@ def test_a_server_that_ends_the_connection_makes_the_source_unavailable(captured
     with pytest.raises(SourceUnavailable):
         list(snapshot.read(part))
     snapshot.close()
+
+
+def test_a_connection_that_is_ended_while_it_makes_a_slot_is_an_outage(captured: Captured) -> None:
+    captured.run("create table apples (id int)")
+    query = "select pid from pg_locks where locktype = 'transactionid' and not granted"
+    with psycopg.connect(captured.database.url) as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute("insert into apples values (1)")
+        snapshot = pool.submit(captured.source().snapshot)
+        until(lambda: captured.database.sql.execute(query).fetchone())
+        captured.run(f"select pg_terminate_backend(pid) from ({query}) waiting")
+        with pytest.raises(SourceUnavailable):
+            snapshot.result(30)

@@ -304,7 +304,8 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
     with translated():
         # Python waits, and not libpq: signals are handled meanwhile.
         connection.pgconn.send_query(query.encode())
-        (result,) = _results(connection)
+        # A connection that was ended has the error of the server, and one of its own.
+        (result, *_more) = _results(connection)
         if result.status not in _SUCCESS:
             raise _error_of(result)
     return _rows(result)
