@@ -273,7 +273,7 @@ def test_backfills_are_shown_until_they_end(
     jobs.write(active)
     view.look()
     assert view.facts.reading(0.0) == [
-        "shop.orders: backfill, 4 chunks, 100 of about 300 rows, 10 rows/s, 0:20 left"
+        "shop.orders: backfill, 100 of about 300 rows, 10 rows/s, 0:20 left, 4 chunks"
     ]
     jobs.write(active.now(START, state=BackfillJobState.COMPLETED, rows=300))
     view.look()

@@ -49,7 +49,7 @@ def bars(unit: str = "") -> Iterator[Show]:
             left = task.time_remaining
             more = f", {duration(left)} left" if left and task.speed else ""
             note = f", {task.fields['note']}" if task.fields["note"] else ""
-            return Text(f"{task.completed:,.0f}{of} {unit}".rstrip() + note + rate + more)
+            return Text(f"{task.completed:,.0f}{of} {unit}".rstrip() + rate + more + note)
 
     class Name(ProgressColumn):
         def render(self, task: Task) -> Text:

@@ -160,7 +160,7 @@ class RunFacts:
         loads = [f"{table}: {load.line(now)}" for table, load in self.unfinished.items()]
         for table, job in self.backfills.items():
             read = Load(now - job.seconds, job.rows, job.expected).line(now)
-            told = " pending" if job.state == "PENDING" else f", {job.chunks:,} chunks, {read}"
+            told = " pending" if job.state == "PENDING" else f", {read}, {job.chunks:,} chunks"
             loads.append(f"{table}: backfill{told}")
         return loads
 
