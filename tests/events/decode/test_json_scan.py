@@ -191,6 +191,16 @@ def test_one_odd_event_changes_no_later_ones(member: str, value: Any, together: 
     assert_same(content, together)
 
 
+def test_the_columns_of_several_objects_are_not_too_many_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mirrorlake.events.decode.json.parsed_events.MOST_TYPES", 20)
+    both = [event(0, {f"{table}{n}": "x" for n in range(15)}, table=table) for table in ("a", "b")]
+    content = "\n".join(written(one, "") for one in both).encode()
+    found = [*events.json_events(io.BytesIO(content))]
+    assert [len(one.columns) for one in found] == [15, 15]
+
+
 def test_ordinary_events_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first line of each part is parsed by itself."""
     payloads = [{"id": Digits(str(n)), "note": None, "tags": {"a": ["\\"]}} for n in range(200)]

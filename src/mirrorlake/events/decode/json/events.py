@@ -139,6 +139,7 @@ def _batch(at: np.ndarray, events: Events, known: Known) -> EventBatch | Sequenc
     )
     if objects := _objects(head):
         return objects
+    rejected = {**events.misnamed, **rejected}  # of one object, which has bounded columns
     types = known(head)
     # Only MongoDB has collections.
     has_documents = head.column(_COLLECTION).null_count < len(at)

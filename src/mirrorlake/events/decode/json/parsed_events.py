@@ -35,6 +35,12 @@ class ParsedEvents:
             for row, line in enumerate(self.lines):
                 if not isinstance(line.event.get(name), dict | None):
                     found.setdefault(row, f"{name} is not an object")
+        return found
+
+    @property
+    def misnamed(self) -> dict[int, str]:
+        """The same, for the names of columns. Raises UnreadableEvents when there are too many."""
+        found: dict[int, str] = {}
         for name in _names(self._payloads):
             if not is_text(name):
                 for row, one in enumerate(self._payloads):

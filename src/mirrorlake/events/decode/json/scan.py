@@ -50,6 +50,10 @@ class ScannedEvents:
     def rejected(self) -> dict[int, str]:
         return {}
 
+    @property
+    def misnamed(self) -> dict[int, str]:
+        return {}
+
     def take(self, rows: np.ndarray) -> ScannedEvents:
         at = pa.array(rows)
 
