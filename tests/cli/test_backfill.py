@@ -15,17 +15,14 @@ from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.scene import until
 from tests.conftest import Database
-from tests.crash.project import CHANGES, SCHEMA, Project, assert_landed, mirrorlake
+from tests.crash.project import CHANGES, Project, assert_landed, mirrorlake, new_project
 
 pytestmark = [pytest.mark.postgres, pytest.mark.full]
 
 
 @pytest.fixture
 def project(database: Database, tmp_path: Path) -> Project:
-    database.execute(SCHEMA)
-    project = Project(tmp_path, database)
-    project.write()
-    return project
+    return new_project(tmp_path, database)
 
 
 def job(project: Project, *arguments: str) -> dict[str, Any]:

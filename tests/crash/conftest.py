@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Database
-from tests.crash.project import SCHEMA, Project
+from tests.crash.project import Project, new_project
 
 
 @pytest.fixture
 def project(database: Database, tmp_path: Path) -> Project:
     """A database with rows, and a project that has not run."""
-    database.execute(SCHEMA)
-    project = Project(tmp_path, database)
-    project.write()
-    return project
+    return new_project(tmp_path, database)

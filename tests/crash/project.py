@@ -147,6 +147,14 @@ class Project:
         return Counter(self.database.sql.execute(f'select * from "{schema}"."{name}"').fetchall())
 
 
+def new_project(folder: Path, database: Database) -> Project:
+    """A database with rows, and a project that has not run."""
+    database.execute(SCHEMA)
+    project = Project(folder, database)
+    project.write()
+    return project
+
+
 def assert_landed(project: Project, *more: str) -> None:
     """What is landed, applied by the reference, equals the source; so does the feed of it. more:
     tables beside the usual ones."""

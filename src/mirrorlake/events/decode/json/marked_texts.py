@@ -63,7 +63,7 @@ class MarkedTexts(Sequence[Any]):
         if not pc.all(pc.match_substring_regex(self._array, _VALID), min_count=0).as_py():
             return False
         try:
-            return self._has_nested is False or len(self._values) > 0
+            return len(self.by_value) == len(self)
         except (ValueError, RecursionError):
             return False
 

@@ -132,16 +132,10 @@ def _within(length: int, spans: np.ndarray) -> np.ndarray:
 def _with_marks(data: np.ndarray, values: np.ndarray) -> pa.Buffer:
     """The values as strings with MARK, which have no quotes and backslashes."""
     starts, ends = values
-    found = np.empty(len(data) + 3 * len(starts), np.uint8)
     shift = 3 * np.arange(len(starts))
-    opening, closing = starts + shift, ends + shift + 2
-    is_data = np.ones(len(found), bool)
-    for added in (opening, opening + 1, closing):
-        is_data[added] = False
-    found[is_data] = data
-    found[opening] = found[closing] = _QUOTE
-    found[opening + 1] = ord(MARK)
-    return pa.py_buffer(found)
+    opening = starts + shift
+    places = np.concatenate((opening, opening + 1, ends + shift + 2))
+    return _with(data, places, np.repeat([_QUOTE, ord(MARK), _QUOTE], len(starts)))
 
 
 def _with_nested(
@@ -153,10 +147,14 @@ def _with_nested(
     before = np.concatenate([places for places, _ in added])
     chars = np.repeat([char for _, char in added], [len(places) for places, _ in added])
     order = np.argsort(before, kind="stable")
-    places = before[order] + np.arange(len(order))
+    return _with(data, before[order] + np.arange(len(order)), chars[order])
+
+
+def _with(data: np.ndarray, places: np.ndarray, chars: np.ndarray) -> pa.Buffer:
+    """The data with characters in between. places: where these are afterwards."""
     found = np.empty(len(data) + len(places), np.uint8)
     is_data = np.ones(len(found), bool)
     is_data[places] = False
     found[is_data] = data
-    found[places] = chars[order]
+    found[places] = chars
     return pa.py_buffer(found)
