@@ -217,6 +217,18 @@ class HandOverContract:
         assert loaded(snapshot, tables[0]) == [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
         snapshot.close()
 
+    def test_a_snapshot_waits_for_nothing_that_has_ended(self, scene: Scene) -> None:
+        scene.create("apples")
+        source = scene.source()
+        tables = source.discover()
+        begun(source, tables).close()
+        with scene.transaction() as write:
+            write.insert("apples", (1, "a"))
+        snapshot = source.snapshot_within(10)
+        assert snapshot is not None
+        assert loaded(snapshot, tables[0]) == [{"id": 1, "note": "a"}]
+        snapshot.close()
+
     def test_the_snapshot_of_an_empty_table_has_no_rows(self, scene: Scene) -> None:
         scene.create("apples")
         source = scene.source()

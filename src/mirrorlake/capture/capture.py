@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.capture.watch import append_only, unpublished, without_effect
 from mirrorlake.capture.watch.findings import FINDING, Findings
+from mirrorlake.capture.watch.joining import Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
@@ -100,8 +101,10 @@ class Capture:
         self._findings = Findings(records, clock)
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
+        self._is_continuous = False  # tables that come may wait, while the others go on
         self._outages = Outages(records, clock, self._stop)
         self.loop: CaptureLoop | None = None
+        self._joining = Joining(source, clock, self._outages.awaits)
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, self._lost)
         self._backfills = Backfills(
@@ -173,6 +176,7 @@ class Capture:
         """Land changes until `stop` is set. Waits for a source that goes away, also while it loads
         tables. Raises as `open` does, which need not be called before."""
         self._begin()
+        self._is_continuous = True
         pause = RETRY_SECONDS
         while not self._stop.is_set():
             try:
@@ -183,7 +187,7 @@ class Capture:
                 self._outages.resumed()
                 if self._guard.finds_rejected():
                     self._check_source(self._source.discover())
-                if self._guard.is_watch_due():
+                if self._guard.is_watch_due() or self._joining.is_due():
                     self._watch()
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
@@ -277,10 +281,8 @@ class Capture:
         """The stream with its start established, and what is missing loaded."""
         with self._renewing():
             record, established = self._log_start.establish(record, identity, self._tables)
-        try:
+        with closing(established.snapshot):
             self._load(established.snapshot, record)
-        finally:
-            established.snapshot.close()
         return record
 
     def _keep_names(self) -> None:
@@ -353,12 +355,11 @@ class Capture:
         streamed = self._streamed()
         missing = {table.table: table for sink in self._sinks for table in sink.missing(streamed)}
         if missing and members.include(self._source, list(missing.values()), self._records):
-            with self._renewing():
-                snapshot = self._source.snapshot()
-            try:
-                self._load(snapshot, record)
-            finally:
-                snapshot.close()
+            if (snapshot := self._snapshot_for(missing)) is None:
+                self._tables = [one for one in self._tables if one.table not in missing]
+            else:
+                with closing(snapshot):
+                    self._load(snapshot, record)
         self._unloaded.begin()
         self._writers = []
         for sink in self._sinks:
@@ -391,6 +392,15 @@ class Capture:
         self._unloaded.read(self._streamed(), self._backfills.differing, self._backfills.require)
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
+
+    def _snapshot_for(self, missing: Collection[TableId]) -> Snapshot | None:
+        """What tables are loaded from; None when they have to wait, for the sake of others."""
+        others = [table.table for table in self._streamed() if table.table not in missing]
+        # What one of the sinks has of a table already would miss its changes.
+        is_held = any(sink.holds(table) for sink in self._sinks for table in missing)
+        may_wait = self._is_continuous and others and not is_held
+        with self._renewing():
+            return self._joining.snapshot() if may_wait else self._source.snapshot()
 
     def _know(self, known: KnownTables) -> None:
         """Record by what tables are recognised, of those of which the source says it."""
@@ -479,6 +489,7 @@ class Capture:
         if not record.is_complete:
             record = self._made(record, identity)
         self._connect(record)
+        self._joining.opened()
         self._check_source(self._source.discover())
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
@@ -513,7 +524,11 @@ class Capture:
         now = self._source.discover()
         self._check_source(now)
         found = {table.table for table in members.captured(now, self._records, self._sinks)}
-        if self._replaced(now) or found != {table.table for table in self._tables}:
+        streamed = {table.table for table in self._tables}
+        is_joining = bool(self._replaced(now) or found - streamed)
+        if not is_joining:
+            self._joining.end()
+        if streamed - found or (is_joining and self._joining.can_begin()):
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 

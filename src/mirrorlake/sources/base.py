@@ -401,7 +401,19 @@ class Source(Protocol):
         ...
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of a moment between this call and its return."""
+        """A snapshot of a moment between this call and its return. It may have to wait for the end
+        of transactions that are open."""
+        ...
+
+    def snapshot_within(self, seconds: float) -> Snapshot | None:
+        """A snapshot, or None where it would have to wait for longer than so many seconds."""
+        ...
+
+    def open_transactions(self) -> Mapping[str, AwaitedTransaction | None]:
+        """For what a snapshot that is begun now would wait: by an identity that no later
+        transaction has before the server is restarted, with the oldest first as far as their
+        beginnings are known; None for one that is not known in words. Empty for a source whose
+        snapshots wait for no transaction. Raises SourceUnavailable, also after two seconds."""
         ...
 
     def stream(

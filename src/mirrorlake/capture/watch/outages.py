@@ -46,6 +46,7 @@ class Outages:
         self._since: datetime | None = None  # it does not answer
         self._silence: SourceUnavailable | None = None  # what the thread that looks has found
         self._waits = SnapshotWaits(records, clock)
+        self._joining: AwaitedTransaction | None = None  # what tables wait for beside the stream
         self._done = threading.Event()
 
     def interrupted(self, error: SourceUnavailable, reason: str, pause: float) -> None:
@@ -60,6 +61,13 @@ class Outages:
         with self._lock:
             if self._silence is None:
                 self._end()
+
+    def awaits(self, transaction: AwaitedTransaction | None) -> None:
+        """Tables wait for the end of a transaction, although no snapshot was begun."""
+        with self._lock, suppress(OSError):  # a full disk is reported elsewhere
+            if transaction is None and self._joining is not None:
+                self._waits.end()
+            self._joining = transaction
 
     def check(self) -> None:
         """Raises SourceUnavailable when the server has been silent for too long."""
@@ -103,7 +111,7 @@ class Outages:
                 with self._lock, suppress(OSError):  # a full disk is reported elsewhere
                     if done.is_set():
                         return
-                    self._waits.found(awaited)
+                    self._waits.found(awaited or self._joining)
                     if silence is None:
                         heard = self._clock.now()
                         if self._silence is not None:

@@ -13,6 +13,7 @@ from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
+    AwaitedTransaction,
     CheckResult,
     CheckSeverity,
     Established,
@@ -182,6 +183,12 @@ class MemorySource:
 
     def snapshot(self) -> MemorySnapshot:
         return MemorySnapshot(self._settings)
+
+    def snapshot_within(self, seconds: float) -> MemorySnapshot:  # noqa: ARG002 - it never waits
+        return self.snapshot()
+
+    def open_transactions(self) -> Mapping[str, AwaitedTransaction | None]:
+        return {}  # its snapshots wait for none
 
     def stream(
         self,

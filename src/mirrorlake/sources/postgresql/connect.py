@@ -50,6 +50,7 @@ _QUIET_SECONDS = 2.25  # a stream is answered every two seconds at least
 _ANSWER_SECONDS = 2  # for a question; connections are not given less
 _STALLED_SECONDS = 10  # then a connection may never recover
 _SPARE_SECONDS = 60.0
+_CANCEL_SECONDS = 1.0  # until it is cancelled again
 
 WAIT_SECONDS = 5.0
 """For which a new slot waits without a word: transactions take their time."""
@@ -83,6 +84,10 @@ def connect_replication(url: str) -> Connection:
     return connection
 
 
+class SlotWaits(SourceUnavailable):
+    """A slot was not made in time, because transactions of others are open."""
+
+
 class OpenConnections:
     """Connections that can be ended together, also while other threads wait for an answer on
     them: on a connection that stalls none may ever come. For several threads."""
@@ -100,14 +105,34 @@ class OpenConnections:
         return connection
 
     @contextmanager
-    def making_slot(self, connection: Connection) -> Iterator[None]:
-        """A slot is made on this connection, for which the server may wait without an end."""
+    def making_slot(self, connection: Connection, within: float | None = None) -> Iterator[None]:
+        """A slot is made on this connection, for which the server may wait without an end. within:
+        seconds after which it is cancelled, and SlotWaits raised."""
         process = connection.info.backend_pid
+        is_made, is_over = threading.Event(), threading.Event()
+
+        def give_up() -> None:
+            if not is_made.wait(within):
+                is_over.set()
+                _cancel(connection)
+                while not is_made.wait(_CANCEL_SECONDS):  # it may have been lost
+                    _cancel(connection)
+
+        thread = threading.Thread(target=give_up, daemon=True)
         self._making[process] = connection, time.monotonic()
+        if within is not None:
+            thread.start()
         try:
             yield
+        except SourceUnavailable as error:
+            if is_over.is_set() and isinstance(error.__cause__, psycopg.errors.QueryCanceled):
+                raise SlotWaits("transactions of others are open", where="PostgreSQL") from error
+            raise
         finally:
             del self._making[process]
+            is_made.set()
+            if within is not None:
+                thread.join()  # what is run on the connection next is not cancelled
 
     def waiting(self, seconds: float) -> list[int]:
         """The server processes that have been making a slot for so long."""
@@ -117,8 +142,7 @@ class OpenConnections:
     def make_no_slot(self) -> None:
         """Cancel the slots that are made. A server that still waits would keep their names."""
         for connection, _since in [*self._making.values()]:
-            with suppress(psycopg.Error):
-                connection.cancel_safe(timeout=_ANSWER_SECONDS)
+            _cancel(connection)
 
     def hear(self) -> None:
         """Data has come."""
@@ -136,6 +160,11 @@ class OpenConnections:
                 closing(socket.socket(fileno=os.dup(connection.fileno()))) as same,
             ):
                 same.shutdown(socket.SHUT_RDWR)
+
+
+def _cancel(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        connection.cancel_safe(timeout=_ANSWER_SECONDS)
 
 
 def patiently(act: Callable[[], Result], *, forever: bool = False) -> Result:

@@ -357,12 +357,13 @@ def at_slot(
     *,
     temporary: bool,
     recognition: Recognition | None = None,
+    within: float | None = None,
 ) -> PostgresSnapshot:
     """Make a slot. Returns the snapshot at its beginning. opened: takes up the connections;
-    recognition: of the stream beside it."""
+    recognition: of the stream beside it; within: seconds that it may take, else SlotWaits."""
     replication = opened.add(connect_replication(settings.url))
     try:
-        with translated(), opened.making_slot(replication):
+        with opened.making_slot(replication, within), translated():
             failover = settings.failover
             point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
         return PostgresSnapshot(

@@ -29,6 +29,7 @@ from mirrorlake.sources.base import (
     LINEAGE,
     REPAIR,
     UNFOLLOWED,
+    AwaitedTransaction,
     CheckResult,
     CheckSeverity,
     Snapshot,
@@ -39,6 +40,7 @@ from mirrorlake.sources.postgresql.connect import (
     Connection,
     OpenConnections,
     PostgresPulse,
+    SlotWaits,
     connect,
     connect_replication,
     patiently,
@@ -53,7 +55,7 @@ from mirrorlake.sources.postgresql.recognition.known import TableLook
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
-from mirrorlake.sources.postgresql.replication.awaited import awaited
+from mirrorlake.sources.postgresql.replication.awaited import awaited, open_transactions
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
@@ -201,6 +203,19 @@ class PostgresSource:
             )
 
     def snapshot(self) -> PostgresSnapshot:
+        return self._snapshot(None)
+
+    def snapshot_within(self, seconds: float) -> PostgresSnapshot | None:
+        try:
+            return self._snapshot(seconds)
+        except SlotWaits:
+            return None
+
+    def open_transactions(self) -> Mapping[str, AwaitedTransaction | None]:
+        with translated():
+            return open_transactions(self._sql())
+
+    def _snapshot(self, within: float | None) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
         return at_slot(
             self._settings,
@@ -209,6 +224,7 @@ class PostgresSource:
             self._opened,
             temporary=True,
             recognition=self._recognition,
+            within=within,
         )
 
     def stream(
