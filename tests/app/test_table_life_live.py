@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -188,3 +188,56 @@ def test_a_renamed_table_keeps_its_data_and_its_name(
     evolving.apply()
     evolving.check("apples", source=table)
     assert not Path(evolving.store.location("Tables/public/cherries")).exists()
+
+
+@pytest.mark.parametrize("crash", some([None, CrashPoint.CHANGES_PUBLISHED]))
+def test_a_table_that_had_a_name_which_is_not_selected_goes_on_when_it_has_one_again(
+    evolving: EvolvingDatabase, crash: CrashPoint | None
+) -> None:
+    evolving.selected = ("public.apples", "public.log")
+    evolving.begin(*TABLES)
+    evolving.run(BEFORE, RENAMED, LATER, f"alter table cherries {VOLATILE}, drop column note")
+    evolving.run("insert into cherries values (9)", "alter table cherries rename to apples", AFTER)
+    if crash:
+        assert evolving.capture(Dying(crash))
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.check("log")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("each", [False, True])
+def test_a_table_with_a_name_that_is_not_selected_is_repaired_when_it_has_one_again(
+    evolving: EvolvingDatabase, *, each: bool
+) -> None:
+    evolving.selected = ("public.apples", "public.log")
+    evolving.begin(*TABLES)
+    evolving.live([BEFORE, RENAMED, LATER, "insert into log values (51)"], each=each)
+    assert "mirrorlake repair public.apples" in evolving.stopped()["public.apples"]
+    assert [row["id"] for row in evolving.mirrored("log")] == [51]
+    evolving.run("alter table cherries rename to apples")
+    with closing(evolving.new_capture()) as capture:
+        capture.repair().done(["public.apples"])
+    evolving.live([AFTER], each=each)
+    evolving.check("apples")
+    evolving.check("log")
+
+
+@pytest.mark.parametrize("each", some([False, True]))
+def test_others_go_on_when_a_table_is_dropped(evolving: EvolvingDatabase, *, each: bool) -> None:
+    evolving.begin(*TABLES)
+    dropped = f"{BEFORE}; drop table apples"
+    evolving.live([dropped, "insert into log values (51)"], each=each)
+    assert {*evolving.stopped()} == {"public.apples"}
+    assert [row["id"] for row in evolving.mirrored("log")] == [51]
+    assert len(evolving.mirrored("apples")) == 3
+    evolving.run("insert into log values (52)")
+    evolving.capture()
+    evolving.apply()
+    assert len(evolving.mirrored("log")) == 2
+    evolving.run(AGAIN, ROWS)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.check("log")

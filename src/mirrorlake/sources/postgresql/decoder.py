@@ -266,6 +266,12 @@ class Decoder:
             if message and str(message.oid) in self._names:
                 yield index, message
 
+    def _goes_on(self, oid: int, former: TableId, name: TableId) -> bool:
+        """Whether a table goes on under its name, although the log has another one: where that, or
+        the one that it has got since, is selected."""
+        now = self.recognition.name(oid) if self.recognition else None
+        return now == former or any(self.keeps(str(oid), one) for one in (name, now) if one)
+
     def _partition(
         self, oid: int, check: Callable[[], PartitionsDiffer | None]
     ) -> TableDiffers | None:
@@ -337,7 +343,7 @@ class Decoder:
         if former != name and self._is_loaded(str(relation.oid), after):
             self._relations[relation.oid] = DescribedRelation(relation, None)
             return
-        if former != name and self.keeps(str(relation.oid), name):
+        if former != name and self._goes_on(relation.oid, former, name):
             name = former
         if former != name and former not in self._faulty:
             yield self._fault(former, _renamed(former, name))
@@ -494,8 +500,8 @@ def _renamed(former: TableId, name: TableId) -> TableRecreated:
     return TableRecreated(
         f"the table was renamed to {name} in the source",
         table=str(former),
-        hint=f"Rename it back and run `mirrorlake reset {former}` to reload it, or add {name} to "
-        "source.tables.",
+        hint=f"Rename it back, or add {name} to source.tables, and run `mirrorlake repair "
+        f"{former}` to compare it with the source.",
     )
 
 

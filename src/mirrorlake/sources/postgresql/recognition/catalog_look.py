@@ -45,9 +45,10 @@ select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
        (select array_agg(n) from member m, unnest(m.columns) n
         where m.oid = c.oid and m.publication = w.publication and not exists
           (select from member o where o.oid = c.oid and o.publication = w.publication
-           and o.columns is null))
+           and o.columns is null)),
+       n.nspname, c.relname
 from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
-join pg_catalog.pg_class c on c.oid = w.oid
+join pg_catalog.pg_class c on c.oid = w.oid join pg_namespace n on n.oid = c.relnamespace
 """
 
 _TREE = """
@@ -166,8 +167,9 @@ class CatalogLook:
                 links=links.get(oid, {}),
                 identity=identities[oid],
                 is_listed=listed is not None,
+                name=TableId(*name),
             )
-            for oid, last, node, is_partitioned, published, listed in found
+            for oid, last, node, is_partitioned, published, listed, *name in found
         }
 
     def await_visible(self, transactions: Collection[int]) -> None:

@@ -139,7 +139,8 @@ class TableLook:
     """A table in the catalog now. at: the end of the log, not before the look; attributes: in the
     order of their numbers, without generated ones; last: the highest number of any; leaves: by
     oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
-    its rows; is_listed: only some columns are published, of which nothing locks the list."""
+    its rows; is_listed: only some columns are published, of which nothing locks the list; name:
+    None where it was not looked for."""
 
     at: Lsn
     last: int
@@ -150,6 +151,7 @@ class TableLook:
     links: Mapping[int, int] = field(default_factory=dict)
     identity: RowIdentity = field(default_factory=lambda: RowIdentity("d"))
     is_listed: bool = False
+    name: TableId | None = None
 
     @property
     def columns(self) -> dict[int, str]:

@@ -96,6 +96,11 @@ class Recognition:
             self.catalog.await_visible(transactions)
             self._looks.update(self.catalog.tables([self.tables[oid] for oid in looked_up]))
 
+    def name(self, oid: int) -> TableId | None:
+        """The name that a table has by now, of one that the chunk describes."""
+        look = self._looks.get(oid)
+        return look.name if look else None
+
     def described(
         self, oid: int, description: RelationDescription, transaction: int, after: Lsn
     ) -> Followed:
