@@ -1,11 +1,16 @@
-"""One mirror goes through every change of a source in the table of `docs/schema-changes.md`."""
+"""One mirror goes through every change of a source in the table of `docs/schema-changes.md`, and
+through the loss of its slot."""
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from mirrorlake.errors import SourceGap
 from mirrorlake.model.crash_points import CrashPoint
 from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conformance.scene import until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.full]
 
@@ -59,31 +64,39 @@ LIFE = {
     "partition dropped": "drop table parts_2",
     "generated column made ordinary": "alter table apples alter g drop expression",
     "truncated": "truncate apples",
+    "taken out of the publication": "alter publication {publication} drop table apples",
     "renamed": "alter table apples rename to cherries",
+    "moved to another schema": "create schema other; alter table cherries set schema other",
 }
+NAMES = {"renamed": "cherries", "moved to another schema": "other.cherries"}
 ALONE = {"enum value added", "table rewritten"}
 """What is not possible in a transaction that changes rows before."""
 CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, CrashPoint.CUT_WRITTEN)
 APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("rows", ["in the same transaction", "in others"])
 def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
-    evolving: EvolvingDatabase, rows: str
+    evolving: EvolvingDatabase, rows: str, *, in_place: bool
 ) -> None:
+    evolving.renames = evolving.widens = evolving.drops = in_place
     evolving.begin(*TABLES)
     name, died = "apples", set[CrashPoint]()
     for number, (what, change) in enumerate(LIFE.items(), 1):
         before = (
             f"insert into {name} (id, a, b) values ({number * 100}, 1, 1); {_touched(name, number)}"
         )
-        name = "cherries" if what == "renamed" else name
+        name = NAMES.get(what, name)
         after = (
             f"insert into {name} (id, a, b) values ({number * 100 + 1}, 2, 2); "
             f"{_touched(name, number + 1)}; delete from {name} where id = {number * 100 - 99}"
         )
         is_alone = rows == "in others" or what in ALONE
-        evolving.run(*((before, change, after) if is_alone else (f"{before}; {change}; {after}",)))
+        changed = change.format(publication=evolving.made)
+        evolving.run(
+            *((before, changed, after) if is_alone else (f"{before}; {changed}; {after}",))
+        )
         if evolving.capture(Dying(point := CRASHES[number % 3])):
             died.add(point)
             evolving.capture()
@@ -91,11 +104,26 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
             died.add(point)
     assert died == {*CRASHES, *APPLYING}
     evolving.run("insert into parts values (9, 25)", "insert into plums (id) values (8)")
+    _lose_slot(evolving, f"delete from {name} where id > 3000; insert into pears values (2)")
+    evolving.run(f"insert into {name} (id, a, b) values (9999, 9, 9)", "delete from pears")
     evolving.capture()
     evolving.apply()
-    evolving.check("apples", source="cherries")
+    evolving.check("apples", source=name)
     for table in ("plums", "pears", "parts"):
         evolving.check(table)
+
+
+def _lose_slot(evolving: EvolvingDatabase, lost: str) -> None:
+    """Repair the mirror after its slot is gone, with changes that no slot has kept."""
+    evolving.capture()
+    slot = f"slot_name = '{evolving.made}'"
+    reader = f"select active_pid from pg_replication_slots where {slot}"
+    until(lambda: evolving.database.sql.execute(reader).fetchall() == [(None,)])
+    evolving.run(f"select pg_drop_replication_slot('{evolving.made}')", lost)
+    with pytest.raises(SourceGap):
+        evolving.capture()
+    with closing(evolving.new_capture()) as capture:
+        capture.repair().done(())
 
 
 def _touched(table: str, number: int) -> str:
