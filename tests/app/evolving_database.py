@@ -127,6 +127,7 @@ class EvolvingDatabase:
     ) -> Capture:
         settings = CaptureSettings(
             load_workers=1,
+            one_thread=stop is None,
             roll_seconds=0.0,
             strict=self.strict,
             metadata_columns=self.metadata,

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -192,6 +193,36 @@ def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream
         assert wait.transaction.facts["gid"] == gid
         evolving.run(f"rollback prepared '{gid}'")
         until(lambda: awaited(evolving) is None)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+def test_a_backfill_that_waits_leaves_no_slot_behind_when_the_stream_is_closed(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.begin(APPLES, "create table log (id int primary key)", SECRET)
+    connection = evolving.database.sql
+    temporary = "select slot_name from pg_replication_slots where temporary and database = %s"
+
+    def slots() -> set[tuple[str]]:
+        return {*connection.execute(temporary, [evolving.database.name])}
+
+    def is_another(former: set[tuple[str]]) -> bool:
+        return len(found := slots()) == 1 and found != former
+
+    with closing(psycopg.connect(evolving.database.url)) as other, running(evolving, other):
+        other.execute("insert into log values (1)")
+        records = Records(evolving.store, root.LANDING)
+        BackfillRecords(records).request(BackfillRequest("own", "public.apples"))
+        until(lambda: len(slots()) == 1)
+        for _ in range(2):
+            former = slots()
+            terminate = "select pg_terminate_backend(active_pid) from pg_replication_slots"
+            evolving.run(f"{terminate} where slot_name = '{evolving.made}'")
+            until(partial(is_another, former))
+        other.rollback()
+        until(lambda: not slots())
     evolving.capture()
     evolving.apply()
     evolving.check("apples")

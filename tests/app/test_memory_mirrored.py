@@ -37,7 +37,7 @@ from tests.doubles.memory_store import Crash
 
 TABLES = ["shop.orders", "shop.items"]
 COLUMNS = Schema.of([Column("id", LONG), Column("note", STRING)])
-SMALL = CaptureSettings(roll_bytes=1, load_bytes=1, load_workers=1)
+SMALL = CaptureSettings(roll_bytes=1, load_bytes=1, load_workers=1, one_thread=True)
 
 
 class Pipeline:

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.full]
 
 Destination = Literal["landing zone", "event files"]
 
-SETTINGS = CaptureSettings(load_workers=1, roll_seconds=0.0)
+SETTINGS = CaptureSettings(load_workers=1, one_thread=True, roll_seconds=0.0)
 
 ROW = "update apples set id = id where id = 2"
 NEW = "insert into apples (id) values (9)"

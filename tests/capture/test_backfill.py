@@ -59,7 +59,7 @@ class Mirrored:
         self.database.create("shop.orders", COLUMNS, ["id"])
         self.database.create("shop.log", COLUMNS)
         self.restarting_with: Callable[[], object] = lambda: None  # done once capture is open
-        self.settings = CaptureSettings(load_workers=1, strict=strict)
+        self.settings = CaptureSettings(load_workers=1, one_thread=True, strict=strict)
         self.jobs = BackfillRecords(Records(self.store, root.LANDING))
         with self.database.transaction() as write:
             for key in range(10):

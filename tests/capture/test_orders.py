@@ -33,7 +33,7 @@ from tests.doubles.replica import fail_over
 
 TABLE = "shop.orders"
 FOLDER = "Files/LandingZone/shop.schema/orders"
-SMALL = CaptureSettings(roll_bytes=1, load_workers=1)
+SMALL = CaptureSettings(roll_bytes=1, load_workers=1, one_thread=True)
 """Each segment of an open transaction gets a file of its own."""
 
 

@@ -51,7 +51,7 @@ def test_an_outage_is_told_until_it_is_over_and_nobody_takes_over(store: LocalSt
     database = MemoryDatabase(clock)
     database.create("t", COLUMNS, ["id"])
     source = MemorySource(MemorySettings(database, before_read=read))
-    settings = CaptureSettings(load_workers=1)
+    settings = CaptureSettings(load_workers=1, one_thread=True)
     with (
         capture_logs() as logs,
         closing(landing_capture(source, store, settings, clock, stop=stop)) as capture,

@@ -77,7 +77,11 @@ def test_a_source_that_keeps_too_much_is_told_or_released(
     database: Database, store: LocalStore, policy: RetentionPolicy
 ) -> None:
     settings = CaptureSettings(
-        load_workers=1, watch_seconds=0.0, retained_limit=MIB, retained_policy=policy
+        load_workers=1,
+        one_thread=True,
+        watch_seconds=0.0,
+        retained_limit=MIB,
+        retained_policy=policy,
     )
     database.execute("create table apples (id int primary key)", "insert into apples values (1)")
     source = PostgresSource(database.settings())

@@ -76,6 +76,7 @@ class Simulation:
             strict=self._strict,
             metadata_columns=self._metadata,
             load_workers=1,
+            one_thread=True,
         )
         if is_damaged or loses:
             self._strict, self._settings = False, replace(self._settings, strict=False)

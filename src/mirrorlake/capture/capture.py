@@ -111,7 +111,7 @@ class Capture:
             source.snapshot,
             BackfillRecords(records),
             clock,
-            InTurn() if settings.load_workers <= 1 else ReadingThreads(),
+            InTurn() if settings.one_thread else ReadingThreads(),
             refused=next((sink.unsupported for sink in sinks if sink.unsupported), ""),
             settings=backfill,
             reached=reached,
@@ -263,8 +263,7 @@ class Capture:
     def _renewing(self) -> AbstractContextManager[None]:
         """Stay known as the one who captures while a snapshot is taken, and parts of tables are
         loaded, however long it takes. A lease that is lost meanwhile is found at the next check."""
-        has_threads = self._settings.load_workers > 1 or self._settings.parts_on_spark
-        return renewed(self._lease) if has_threads else nullcontext()
+        return nullcontext() if self._settings.one_thread else renewed(self._lease)
 
     # -- the place in the log -------------------------------------------------------------------
 

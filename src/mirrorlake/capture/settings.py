@@ -30,6 +30,7 @@ class CaptureSettings:
     load_beside: int | None = None  # bytes of all tables from which others are read beside changes
     joining_beside: int = 256 * MIB  # the same of tables that join the stream later, if less
     load_workers: int = 2  # pieces that are loaded at the same time
+    one_thread: bool = False  # nothing is read beside the stream; for simulations
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK  # what an append-only table does

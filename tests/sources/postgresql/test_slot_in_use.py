@@ -25,7 +25,7 @@ pytestmark = pytest.mark.postgres
 
 def capture(database: Database, store: LocalStore, clock: Clock) -> Capture:
     source = PostgresSource(database.settings())
-    return landing_capture(source, store, CaptureSettings(load_workers=1), clock)
+    return landing_capture(source, store, CaptureSettings(load_workers=1, one_thread=True), clock)
 
 
 @pytest.mark.full

@@ -182,7 +182,7 @@ def running(
     capture = landing_capture(
         PostgresSource(database.settings(selection=selection or Selection())),
         store,
-        CaptureSettings(load_workers=1),
+        CaptureSettings(load_workers=1, one_thread=True),
         WallClock(),
         stop=stop,
     )

@@ -48,6 +48,7 @@ class Outages:
         self._waits = SnapshotWaits(records, clock)
         self._joining: AwaitedTransaction | None = None  # what tables wait for beside the stream
         self._done = threading.Event()
+        self._pulse: Pulse | None = None
 
     def interrupted(self, error: SourceUnavailable, reason: str, pause: float) -> None:
         """A connection has ended, and the next attempt is after the pause."""
@@ -81,13 +82,18 @@ class Outages:
         """Look at this pulse from now on, instead of another."""
         self.unwatch()
         self._waits.begin()
+        self._pulse = pulse
         if pulse is not None:
             self._done = threading.Event()
             look = threading.Thread(target=self._look, args=[pulse, self._done], daemon=True)
             look.start()
 
     def unwatch(self) -> None:
-        """Stop looking. What was found is reported until the source answers."""
+        """Stop looking. What was found is reported until the source answers. Who still waits for a
+        snapshot, beside a stream that is closed, waits no longer: nobody would tell for what."""
+        if self._pulse is not None:
+            self._pulse.stop_waiting()
+            self._pulse = None
         with self._lock:
             self._done.set()
             self._silence = None

@@ -52,7 +52,9 @@ class Zone:
 
     def capture(self) -> Capture:
         source = PostgresSource(self.database.settings())
-        settings = CaptureSettings(load_workers=1, roll_seconds=0.0, stops_at=self.stops_at)
+        settings = CaptureSettings(
+            load_workers=1, one_thread=True, roll_seconds=0.0, stops_at=self.stops_at
+        )
         return landing_capture(source, self.store, settings, WallClock())
 
     def once(self, *statements: str) -> None:
