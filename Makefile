@@ -43,7 +43,7 @@ test-live: programs
 
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
 test-long: programs
-	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup --timeout 7200 $(ARGS)
 
 # Three quarters of an hour: the tests of Spark on the older of the tested pairs of Spark and Delta,
 # and the quick tests of what uses the other libraries, all on the lowest versions that

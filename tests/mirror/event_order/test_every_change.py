@@ -35,12 +35,12 @@ class Watched(Consumer):
 
     def apply(self, batch: Sequence[Event]) -> None:
         rows = rows_of(self._source, batch)
-        _before, derived = self._roll_back(batch, rows)
+        before, derived = self._roll_back(batch, rows)
         whole = [index for index, event in enumerate(batch) if event["key"] is not None]
         events = rows.take(np.array(whole, np.int64))
         known = self._state
         found = resolve(self._rule, GUARD, ["key"], known, events, derived)
-        resolved = BatchRecords(known, events, derived, ORDER.empty_table())
+        resolved = BatchRecords(known, events, derived, ORDER.empty_table(), before)
         numbers = every_change(self._rule, GUARD, ["key"], resolved, found).tolist()
         together = resolved.together(["key", "deletion"]).to_pylist()
         payload = [batch[index]["payload"] for index in whole]
@@ -145,3 +145,24 @@ def test_every_change_is_what_each_event_makes_in_its_turn(
                 assert fits(found, wanted, is_exact=is_exact), (found, wanted)
             else:
                 assert len(wanted) < 2 or not is_exact
+
+
+def test_a_late_change_before_a_deletion_that_has_found_its_key_leaves_no_trace() -> None:
+    """The deletion is derived again when the late change comes; it comes after it."""
+
+    def event(key: int | None, row_id: str, ssn: int) -> Event:
+        facts = {"key": key, "payload": 0, "backfill": False, "deletion": key is None, "uuid": None}
+        times = {"source_timestamp": 0, "read_timestamp": 0}
+        return facts | times | {"tx_id": "t", "row_id": row_id, "rs_id": "0x2.2.2", "ssn": ssn}
+
+    deletion = event(None, "AAB", 99)
+    consumer = Watched("oracle-strict")
+    for batch, changes in [
+        ([event(3, "AAB", 2), deletion], {3: [0, None]}),
+        ([event(3, "AAA", 9)], {}),
+        ([event(3, "AAC", 8), deletion], {}),
+    ]:
+        consumer.apply(batch)
+        assert consumer.changes == changes
+        Consumer.apply(consumer, batch)
+        assert consumer.table == {}

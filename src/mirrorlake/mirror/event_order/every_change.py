@@ -21,16 +21,31 @@ _SAME = ["backfill", "log", *SECTION_NAMES, "deletion", "content"]
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """What a batch was resolved from (`resolve`), and the last truncation of each log (ORDER)."""
+    """What a batch was resolved from (`resolve`), and the last truncation of each log (ORDER).
+    before: what had been derived of earlier batches, as `derived`."""
 
     known: pa.Table
     events: pa.Table
     derived: pa.Table | None
     truncations: pa.Table
+    before: pa.Table | None = None
 
     def together(self, names: list[str]) -> pa.Table:
         parts = [self.known, self.events, self.derived]
         return pa.concat_tables([one.select(names) for one in parts if one is not None])
+
+    def is_known(self, key: list[str]) -> np.ndarray:
+        """Which records an earlier batch had, or had derived."""
+        known = self.known.num_rows
+        derived = 0 if self.derived is None else self.derived.num_rows
+        found = np.arange(known + self.events.num_rows + derived) < known
+        if self.derived is not None and self.before is not None and derived:
+            names = [*key, *_SAME]
+            both = pa.concat_tables([self.before.select(names), self.derived.select(names)])
+            code = codes.encode(both.combine_chunks()).code
+            earlier, later = np.split(code, [self.before.num_rows])
+            found[len(found) - derived :] = np.isin(later, earlier)
+        return np.asarray(found)
 
 
 def every_change(
@@ -48,7 +63,8 @@ def every_change(
     first_event = batch.known.num_rows
     decides = np.zeros(rows.num_rows, bool)
     decides[found.deciders[found.deciders >= first_event]] = True
-    is_known = np.arange(rows.num_rows) < first_event
+    is_known = batch.is_known(key)
+    decides &= ~is_known
     counts = _is_candidate(rule, guard_ms, rows, batch, code) | decides
     several = np.zeros(int(code.max(initial=-1)) + 1, bool)
     several[code[counts & ~is_known & ~decides]] = True

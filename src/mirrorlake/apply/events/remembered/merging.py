@@ -193,14 +193,15 @@ def merge(
     """
     key = list(keys.key)
     derived: pa.Table | None = None
+    former: pa.Table | None = None
     events, rows, uuid = batch.records, batch.rows, batch.uuid
     if batch.incomplete.any():  # filtering copies
-        complete = pa.array(~batch.incomplete)
-        events, rows, uuid = (one.filter(complete) for one in (events, rows, uuid))
+        whole = pa.array(~batch.incomplete)
+        events, rows, uuid = (one.filter(whole) for one in (events, rows, uuid))
     touched = events.select(key)
     parked, remembered = 0, changes
     if changes is not None:
-        touched, derived, remembered, parked = _rolled_back(batch, changes, touched, key)
+        touched, derived, remembered, parked, former = _rolled_back(batch, changes, touched, key)
     touched = distinct(touched)
     if truncations.num_rows:
         both = [one for one in (derived, deletions(truncations, touched)) if one is not None]
@@ -227,7 +228,8 @@ def merge(
     order = RULES[rule]
     changed = None
     if keeps_changes:
-        resolved = BatchRecords(as_order(known), events, derived, truncations)
+        before = None if former is None else complete(key, former).derived
+        resolved = BatchRecords(as_order(known), events, derived, truncations, before)
         numbers = every_change(order, guard_ms, key, resolved, found)
         pool = _beside(known.select(of_row), known.select(values).cast(rows.schema))
         changed = _changes(resolved, numbers, (pool, _beside(facts.select(of_row), rows)), key)
@@ -350,9 +352,9 @@ def distinct(rows: pa.Table) -> pa.Table:
 
 def _rolled_back(
     batch: MergeBatch, changes: KeyedFiles, touched: pa.Table, key: list[str]
-) -> tuple[pa.Table, pa.Table, KeyedFiles, int]:
-    """The keys that a batch affects, the deletions derived for them, the new state of changes, and
-    the number of waiting deletions.
+) -> tuple[pa.Table, pa.Table, KeyedFiles, int, pa.Table]:
+    """The keys that a batch affects, the deletions derived for them, the new state of changes, the
+    number of waiting deletions, and the changes from which deletions were derived before.
 
     A deletion by row id may now affect a different key than before. Therefore the rows of all
     transactions with one of the keys are examined.
@@ -374,15 +376,15 @@ def _rolled_back(
     others = distinct(pa.concat_tables([related.select(list(TRANSACTION)), pairs]))
     stood = changes.find(others)
     known = as_order(stood.rows)
-    found = complete(
-        key, pa.concat_tables([known.select(mine.column_names), mine]).combine_chunks()
-    )
+    former = known.select(mine.column_names).combine_chunks()
+    found = complete(key, pa.concat_tables([former, mine]).combine_chunks())
     memory = found.memory
     derived = _of_keys(found.derived, touched)
     if memory.num_rows == known.num_rows:
-        return touched, derived, changes, found.parked
+        return touched, derived, changes, found.parked, former
     new = pa.table(stored(memory).columns, names=memory.column_names).select(changes.arrow.names)
-    return touched, derived, changes.put(new.cast(changes.arrow), stood).compacted(), found.parked
+    now = changes.put(new.cast(changes.arrow), stood).compacted()
+    return touched, derived, now, found.parked, former
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
