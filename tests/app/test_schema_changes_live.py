@@ -283,6 +283,10 @@ def test_columns_that_are_added_may_be_ignored(
 
 
 STOPS = {
+    SchemaChangeKind.TYPE_WIDENED: "alter table apples alter column weight type bigint",
+    SchemaChangeKind.TYPE_CHANGED: "alter table apples alter column price type text",
+    SchemaChangeKind.KEY_CHANGED: "alter table apples drop constraint apples_pkey, "
+    "replica identity full",
     SchemaChangeKind.COLUMN_ADDED: "alter table apples add column c int",
     SchemaChangeKind.COLUMN_DROPPED: "alter table apples drop column note",
     SchemaChangeKind.COLUMN_RENAMED: "alter table apples rename size to width",
@@ -294,15 +298,17 @@ def test_a_project_may_want_a_table_to_stop(
     database: Database, store: LocalStore, kind: SchemaChangeKind
 ) -> None:
     evolving = EvolvingDatabase(database, store, stops_at=frozenset({kind}))
-    evolving.run(*APPLES)
+    evolving.run(*APPLES, "alter table apples add column price int")
     evolving.capture()
-    evolving.run(*(other for one, other in STOPS.items() if one is not kind))
-    evolving.run("insert into apples (id) values (10)")
-    evolving.capture()
+    for number, other in enumerate(STOPS.values(), 101):
+        if other != STOPS[kind]:
+            evolving.run(other, f"insert into apples (id) values ({number})")
+            evolving.capture()
     assert evolving.stopped() == {}
     evolving.run(STOPS[kind], "insert into apples (id) values (11)", "insert into log values (1)")
     evolving.capture()
     assert set(evolving.stopped()) == {"public.apples"}
+    assert "mirrorlake reset public.apples" in evolving.stopped()["public.apples"]
 
 
 def test_what_a_strict_zone_cannot_tell_stops_the_table(
