@@ -16,6 +16,7 @@ from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conformance.scene import until
 from tests.conftest import Database
 from tests.doubles.memory_store import Crash
 from tests.profiles import some
@@ -117,6 +118,35 @@ def generations_of(evolving: EvolvingDatabase) -> dict[str, str]:
         name: engine.progress(f"Tables/public/{name}").generation
         for name in ("apples", "pears", "log")
     }
+
+
+@pytest.mark.full
+def test_a_slot_that_the_server_has_invalidated_is_repaired(evolving: EvolvingDatabase) -> None:
+    generations = generations_of(evolving)
+    status = f"select wal_status from pg_replication_slots where slot_name = '{slot_of(evolving)}'"
+
+    def is_lost() -> bool:
+        evolving.run("update pears set size = 8", "select pg_switch_wal()")
+        evolving.run("checkpoint")
+        return evolving.database.sql.execute(status).fetchall() == [("lost",)]
+
+    evolving.run("alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()")
+    try:
+        until(is_lost)
+    finally:
+        evolving.run("alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")
+    evolving.run(LOST)
+    told = gap_of(evolving)
+    assert "was invalidated" in told
+    assert "MiB of the log" in told
+    assert "mirrorlake repair" in told
+    repaired(evolving)
+    evolving.run(LATER)
+    evolving.capture()
+    evolving.apply()
+    check(evolving)
+    now = generations_of(evolving)
+    assert {name for name in now if now[name] != generations[name]} == {"log"}
 
 
 @pytest.mark.full
