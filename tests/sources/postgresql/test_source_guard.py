@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -182,7 +183,7 @@ def running(
     capture = landing_capture(
         PostgresSource(database.settings(selection=selection or Selection())),
         store,
-        CaptureSettings(load_workers=1, one_thread=True),
+        CaptureSettings(load_workers=1, one_thread=True, heartbeat_seconds=0.2),
         WallClock(),
         stop=stop,
     )
@@ -195,6 +196,22 @@ def running(
             stop.set()
             run.result()
             capture.close()
+
+
+def test_the_slot_advances_while_only_others_write(database: Database, store: LocalStore) -> None:
+    database.execute(*TABLES, "create table noise (id int)")
+    written = "select pg_current_wal_lsn()"
+    advanced = "select confirmed_flush_lsn >= %s from pg_replication_slots where slot_name = %s"
+
+    def has_advanced(end: str) -> bool:
+        found = database.sql.execute(advanced, [end, database.settings().slot])
+        return found.fetchall() == [(True,)]
+
+    with running(database, store, Selection(tables=("public.apples",))):
+        for _ in range(3):
+            database.execute("insert into noise select generate_series(1, 1000)")
+            ((end,),) = database.sql.execute(written).fetchall()
+            until(partial(has_advanced, end))
 
 
 @pytest.mark.full
