@@ -352,9 +352,12 @@ class Capture:
     def _connect(self, record: StreamRecord) -> None:
         """Load what is missing, then stream from the last acknowledged point."""
         streamed = self._streamed()
-        missing = {table.table: table for sink in self._sinks for table in sink.missing(streamed)}
+        absent = [{table.table: table for table in sink.missing(streamed)} for sink in self._sinks]
+        missing = {name: table for tables in absent for name, table in tables.items()}
+        # What one of the sinks has of a table already would miss its changes.
+        may_wait = all(tables.keys() == missing.keys() for tables in absent)
         if missing and members.include(self._source, list(missing.values()), self._records):
-            if (snapshot := self._snapshot_for(missing)) is None:
+            if (snapshot := self._snapshot_for(missing, may_wait=may_wait)) is None:
                 self._tables = [one for one in self._tables if one.table not in missing]
             else:
                 with closing(snapshot):
@@ -392,14 +395,13 @@ class Capture:
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
 
-    def _snapshot_for(self, missing: Collection[TableId]) -> Snapshot | None:
+    def _snapshot_for(self, missing: Collection[TableId], *, may_wait: bool) -> Snapshot | None:
         """What tables are loaded from; None when they have to wait, for the sake of others."""
-        others = [table.table for table in self._streamed() if table.table not in missing]
-        # What one of the sinks has of a table already would miss its changes.
-        is_held = any(sink.holds(table) for sink in self._sinks for table in missing)
-        may_wait = self._is_continuous and others and not is_held
+        has_others = any(table.table not in missing for table in self._streamed())
         with self._renewing():
-            return self._joining.snapshot() if may_wait else self._source.snapshot()
+            if self._is_continuous and has_others and may_wait:
+                return self._joining.snapshot()
+            return self._source.snapshot()
 
     def _know(self, known: KnownTables) -> None:
         """Record by what tables are recognised, of those of which the source says it."""
