@@ -23,7 +23,7 @@ class Transactions:
     def __init__(self) -> None:
         self.open: list[str] = []
         self.snapshot: Snapshot | None = TAKEN
-        self.asked, self.fails = 0, False
+        self.asked, self.fails, self.refuses = 0, False, False
         self.given: list[float] = []
 
     def open_transactions(self) -> Mapping[str, AwaitedTransaction | None]:
@@ -34,6 +34,8 @@ class Transactions:
 
     def snapshot_within(self, seconds: float) -> Snapshot | None:
         self.given.append(seconds)
+        if self.refuses:
+            raise SourceUnavailable("all replication slots are in use")
         return self.snapshot
 
 
@@ -113,7 +115,8 @@ def test_an_attempt_may_take_a_tenth_of_the_time_that_the_table_has_waited(scene
 def test_the_stream_is_open_for_nine_times_as_long_as_it_was_closed(scene: Scene) -> None:
     scene.source.snapshot = None
     assert scene.joining.can_begin()
-    scene.clock.advance(1)  # until the stream is closed
+    scene.joining.closes()
+    scene.clock.advance(1)
     assert scene.joining.snapshot() is None
     scene.clock.advance(2)
     scene.joining.opened()
@@ -128,6 +131,7 @@ def test_a_server_that_does_not_answer_in_time_is_seldom_asked(scene: Scene) -> 
     assert scene.joining.snapshot() is None
     for _ in range(20):
         assert not scene.later()
+    assert scene.joining.snapshot() is None  # the stream is opened for another reason
     assert scene.source.asked == 1
     scene.source.fails = False
     assert scene.later(10)
@@ -154,3 +158,26 @@ def test_nothing_is_told_once_all_have_ended(scene: Scene) -> None:
     scene.source.open = ["b"]
     assert scene.later()
     assert scene.told[-1] is None
+
+
+def test_the_time_without_the_source_is_not_counted(scene: Scene) -> None:
+    scene.source.snapshot = None
+    assert scene.joining.can_begin()
+    scene.joining.closes()
+    scene.joining.end()
+    scene.clock.advance(3600)
+    assert scene.joining.snapshot() is None
+    scene.joining.opened()
+    assert scene.source.given == [LEAST_SECONDS]
+    assert scene.later()
+
+
+def test_a_snapshot_that_is_refused_is_tried_again_later(scene: Scene) -> None:
+    scene.source.refuses = True
+    assert scene.joining.snapshot() is None
+    scene.joining.opened()
+    for _ in range(29):
+        assert not scene.later()
+    scene.source.refuses = False
+    assert scene.later()
+    assert scene.joining.snapshot() is TAKEN

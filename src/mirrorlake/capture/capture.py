@@ -198,6 +198,7 @@ class Capture:
                     raise
                 self._waiting(error)
                 self._interrupted(error, pause)
+                self._joining.end()
                 self._disconnect()
                 self._source.close()  # its other connections have failed as well
                 self._rest(pause)
@@ -530,6 +531,7 @@ class Capture:
         if not is_joining:
             self._joining.end()
         if streamed - found or (is_joining and self._joining.can_begin()):
+            self._joining.closes()
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 

@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import Clock
 from mirrorlake.sources.base import AwaitedTransaction, Snapshot, Source
+
+log = structlog.get_logger()
+
+SNAPSHOT_FAILED = "joining_snapshot_failed"
 
 LEAST_SECONDS = 2.0
 """For which a snapshot may be waited for in any case. Most transactions are shorter."""
@@ -24,7 +30,7 @@ SHARE = 0.1
 """Of the time, for which the stream may be closed."""
 
 _SLOW_SECONDS = 30.0
-"""Between two looks at a server that does not answer one in time."""
+"""Between two looks at a server that does not answer in time, or refuses a snapshot."""
 
 
 class Joining:
@@ -36,7 +42,7 @@ class Joining:
         """awaited: called with the transaction for which tables wait, None for none."""
         self._source, self._clock, self._awaited = source, clock, awaited
         self._since: float | None = None  # tables wait
-        self._next_look = self._next_attempt = 0.0
+        self._next_look = self._next_attempt = self._silent_until = 0.0
         self._closed: float | None = None  # the stream is, for an attempt
         self._before: frozenset[str] | None = None  # transactions that have to end
         self._begun = 0.0  # when they were seen
@@ -50,15 +56,16 @@ class Joining:
 
     def can_begin(self) -> bool:
         """Whether a snapshot is likely to be there soon, and the stream was open for long enough
-        since the last attempt. The stream is to be closed then."""
+        since the last attempt."""
         now = self._clock.monotonic()
         if self._since is None:
             self._since = now
-        if not self._have_ended(now) or now < self._next_attempt:
-            return False
+        return now >= self._silent_until and self._have_ended(now) and now >= self._next_attempt
+
+    def closes(self) -> None:
+        """The stream is closed for an attempt."""
         if self._closed is None:
-            self._closed = now
-        return True
+            self._closed = self._clock.monotonic()
 
     def _have_ended(self, now: float) -> bool:
         """Whether every transaction has that was open when tables began to wait, or since the last
@@ -66,7 +73,7 @@ class Joining:
         try:
             found = self._source.open_transactions()
         except SourceUnavailable:  # if the source is away, the stream will tell
-            self._next_look = now + _SLOW_SECONDS
+            self._next_look = self._silent_until = now + _SLOW_SECONDS
             return False
         self._next_look = now + LOOK_SECONDS
         if self._before is None:
@@ -82,11 +89,17 @@ class Joining:
         """The snapshot from which the tables are loaded; None when they go on waiting."""
         if not self.can_begin():
             return None
+        self.closes()
         waited = self._clock.monotonic() - (self._since or 0.0)
-        found = self._source.snapshot_within(max(LEAST_SECONDS, waited * SHARE))
+        found = None
+        try:
+            found = self._source.snapshot_within(max(LEAST_SECONDS, waited * SHARE))
+        except SourceUnavailable as error:  # as without a free slot; the others may go on
+            log.warning(SNAPSHOT_FAILED, reason=error.what, hint=error.hint)
+            self._silent_until = self._clock.monotonic() + _SLOW_SECONDS
         if found is None:
-            self._before = None  # whatever is open now has to end first
-            self._have_ended(self._clock.monotonic())
+            self._before = None  # whatever is open at the next look has to end first
+            self.can_begin()
         else:
             self.end()
         return found
@@ -99,7 +112,7 @@ class Joining:
             self._closed = None
 
     def end(self) -> None:
-        """No table waits."""
+        """No table waits, or the source has been away: what it was waited for is not counted."""
         if self._since is not None:
             self._since = self._before = self._closed = None
             self._next_attempt = 0.0

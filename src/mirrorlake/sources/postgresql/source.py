@@ -212,8 +212,13 @@ class PostgresSource:
             return None
 
     def open_transactions(self) -> Mapping[str, AwaitedTransaction | None]:
-        with translated():
-            return open_transactions(self._sql())
+        connection = self._sql()
+        try:
+            with translated():
+                return open_transactions(connection)
+        except SourceUnavailable:
+            connection.close()  # the answer may still come
+            raise
 
     def _snapshot(self, within: float | None) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"

@@ -8,6 +8,8 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.sources.postgresql.replication import awaited
 from tests.conformance.scene import loaded, until
 from tests.sources.postgresql.captured import Captured
 
@@ -119,3 +121,18 @@ def test_a_cancellation_that_is_lost_is_repeated(
         other.execute("insert into apples values (1)")
         assert source.snapshot_within(0.1) is None
     assert lost
+
+
+def test_a_server_that_is_slow_to_tell_them_can_be_asked_again(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured.run(APPLES)
+    source = captured.source()
+    with monkeypatch.context() as patched:
+        patched.setattr(awaited, "ANSWER_SECONDS", 0.2)
+        patched.setattr(awaited, "_OPEN", "(select pg_sleep(5), $1 as id, null as since) o")
+        patched.setattr(awaited, "_AWAITED", "select id from {open}")
+        with pytest.raises(SourceUnavailable):
+            source.open_transactions()
+    assert source.current()
+    assert isinstance(source.open_transactions(), dict)
