@@ -132,7 +132,7 @@ def test_it_has_the_rows_of_its_source_while_they_change(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", some(range(tries(8, long=40)), 2))
+@pytest.mark.parametrize("seed", some(range(tries(4, long=40)), 2))
 def test_it_may_be_altered_while_it_is_read(large: EvolvingDatabase, seed: int) -> None:
     large.begin(*TABLE)
     chance, own = random.Random(seed), changes(seed)

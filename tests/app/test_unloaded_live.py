@@ -213,8 +213,15 @@ def test_a_large_table_that_joins_later_is_read_beside_its_changes(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("analyzed", [False, True])
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(
+    ("analyzed", "partitioned"),
+    [
+        (False, False),
+        (True, True),
+        pytest.param(False, True, marks=pytest.mark.long),
+        pytest.param(True, False, marks=pytest.mark.long),
+    ],
+)
 def test_others_do_not_wait_for_a_table_that_joins_later(
     database: Database, store: LocalStore, analyzed: bool, partitioned: bool
 ) -> None:

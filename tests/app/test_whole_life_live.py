@@ -75,8 +75,15 @@ CRASHES = (CrashPoint.CHANGES_PUBLISHED_ONE, CrashPoint.BACKFILL_PUBLISHED, Cras
 APPLYING = (CrashPoint.COLUMNS_WRITTEN, CrashPoint.COMMIT_BEGUN, CrashPoint.COLUMNS_ALTERED)
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("rows", ["in the same transaction", "in others"])
+@pytest.mark.parametrize(
+    ("rows", "in_place"),
+    [
+        ("in the same transaction", False),
+        ("in others", False),
+        ("in others", True),
+        pytest.param("in the same transaction", True, marks=pytest.mark.long),
+    ],
+)
 def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
     evolving: EvolvingDatabase, rows: str, *, in_place: bool
 ) -> None:
