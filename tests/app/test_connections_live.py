@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -17,6 +16,7 @@ from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, 
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.landing import publish
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -42,7 +42,7 @@ class Most:
 
     def __init__(self, database: Database) -> None:
         self._database, self._done = database, threading.Event()
-        self.connections = self.slots = 0
+        self.now = self.connections = self.slots = 0
 
     def forget(self) -> None:
         self.connections = self.slots = 0
@@ -50,10 +50,10 @@ class Most:
     def look(self) -> None:
         with closing(psycopg.connect(self._database.url, autocommit=True)) as watching:
             while not self._done.is_set():
-                ((connections, slots),) = watching.execute(TAKEN).fetchall()
-                self.connections = max(self.connections, connections)
+                ((self.now, slots),) = watching.execute(TAKEN).fetchall()
+                self.connections = max(self.connections, self.now)
                 self.slots = max(self.slots, slots)
-                time.sleep(0.002)
+                self._done.wait(0.002)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -64,6 +64,12 @@ class Most:
         finally:
             self._done.set()
             thread.join()
+
+
+def newest(store: LocalStore) -> int:
+    """The number of the last file of a table."""
+    file = publish.newest_file(store, f"{root.LANDING}/public.schema/t0")
+    return file.number if file else 0
 
 
 def test_the_mirror_takes_no_more_than_is_documented(database: Database, store: LocalStore) -> None:
@@ -88,9 +94,11 @@ def test_the_mirror_takes_no_more_than_is_documented(database: Database, store: 
             until(lambda: capture.loop is not None)
             assert 2 + 1 < most.connections <= 2 + 2 * WORKERS + PULSE
             assert most.slots <= 2
-            time.sleep(1)
+            until(lambda: most.now <= 2 + PULSE)
             most.forget()
-            time.sleep(1)
+            loaded = newest(store)
+            database.execute("insert into t0 values (0, 'a change')")
+            until(lambda: newest(store) > loaded)
             assert 2 <= most.connections <= 2 + PULSE
             assert most.slots == 1
             jobs = BackfillRecords(records)

@@ -57,6 +57,15 @@ def waits_for(evolving: EvolvingDatabase) -> str:
     return found.transaction.facts.get("application", "") if found else ""
 
 
+def waits_alone(evolving: EvolvingDatabase, other: psycopg.Connection, rows: int) -> None:
+    """While pears wait for a transaction, apples are mirrored; then pears have so many rows."""
+    until(lambda: waits_for(evolving) == "nightly job")
+    evolving.run("insert into apples values (1, 'beside')")
+    until(lambda: is_mirrored(evolving, "apples", 1))
+    other.commit()
+    until(lambda: is_mirrored(evolving, "pears", rows))
+
+
 def finish(evolving: EvolvingDatabase, *tables: str) -> None:
     evolving.capture()
     evolving.apply()
@@ -118,11 +127,7 @@ def test_a_table_that_was_created_again_waits_alone(evolving: EvolvingDatabase) 
     evolving.begin(APPLES, LOG, PEARS, "insert into pears values (1, 'former')")
     with evolving.running(), writing(evolving) as other:
         evolving.run("drop table pears", PEARS, "insert into pears values (2, 'new'), (3, 'new')")
-        until(lambda: waits_for(evolving) == "nightly job")
-        evolving.run("insert into apples values (1, 'beside')")
-        until(lambda: is_mirrored(evolving, "apples", 1))
-        other.commit()
-        until(lambda: is_mirrored(evolving, "pears", 2))
+        waits_alone(evolving, other, 2)
     finish(evolving, "apples", "log", "pears")
 
 
@@ -132,11 +137,7 @@ def test_a_capture_that_starts_does_not_wait_for_a_table_that_is_new(
     evolving.begin(APPLES, LOG)
     evolving.run(PEARS, "insert into pears values (1, 'loaded')")
     with writing(evolving) as other, evolving.running():
-        until(lambda: waits_for(evolving) == "nightly job")
-        evolving.run("insert into apples values (1, 'beside')")
-        until(lambda: is_mirrored(evolving, "apples", 1))
-        other.commit()
-        until(lambda: is_mirrored(evolving, "pears", 1))
+        waits_alone(evolving, other, 1)
     finish(evolving, "apples", "log", "pears")
 
 

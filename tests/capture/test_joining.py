@@ -181,3 +181,10 @@ def test_a_snapshot_that_is_refused_is_tried_again_later(scene: Scene) -> None:
     scene.source.refuses = False
     assert scene.later()
     assert scene.joining.snapshot() is TAKEN
+
+
+def test_a_stream_that_is_closed_for_another_reason_delays_no_table(scene: Scene) -> None:
+    scene.joining.closes()
+    scene.clock.advance(60)
+    scene.joining.opened()
+    assert scene.joining.can_begin()

@@ -63,8 +63,8 @@ class Joining:
         return now >= self._silent_until and self._have_ended(now) and now >= self._next_attempt
 
     def closes(self) -> None:
-        """The stream is closed for an attempt."""
-        if self._closed is None:
+        """The stream is closed, for an attempt if tables wait."""
+        if self._since is not None and self._closed is None:
             self._closed = self._clock.monotonic()
 
     def _have_ended(self, now: float) -> bool:
