@@ -199,6 +199,75 @@ def test_a_snapshot_is_taken_beside_changes(
     pipeline.check()
 
 
+def test_no_cut_names_files_of_a_table_that_is_created_again(
+    tmp_path: Path, settings: MemorySettings
+) -> None:
+    pipeline, table = Pipeline(tmp_path, settings), TABLES[0]
+    for _ in range(2):
+        pipeline.write(9)
+        pipeline.capture()
+        pipeline.apply()
+    named = Cuts(pipeline.store, LANDING).newest()
+    assert named is not None
+    assert table in named.tables
+    reads = iter(range(1000))
+
+    def before_read() -> None:
+        if next(reads):
+            return
+        settings.database.drop(table)
+        settings.database.create(table, COLUMNS, ["id"])
+        with settings.database.transaction() as write:
+            for number in range(9):
+                write.insert(table, id=number, note="again")
+
+    pipeline.settings = replace(settings, before_read=before_read)
+    pipeline.write()
+    pipeline.capture()
+    cuts = list(Cuts(pipeline.store, LANDING).whole())
+    (dropped,) = [cut for cut in cuts if cut.dropped == (table,)]
+    assert dropped.number > named.number
+    assert dropped.tables.keys() == set(TABLES) - {table}
+    folder = pipeline.store.list(f"{LANDING}/shop.schema/orders").files
+    landed = [int(Path(file.name).stem) for file in folder if file.name.endswith(".parquet")]
+    assert cuts[-1].tables[table] == max(landed)
+    pipeline.apply()
+    pipeline.check()
+
+
+def test_a_table_that_is_dropped_amid_a_large_transaction_stops_no_other(
+    tmp_path: Path, settings: MemorySettings
+) -> None:
+    """Its files are written before the transaction ends, with values that are read again."""
+    pipeline, (table, other) = Pipeline(tmp_path, settings), TABLES
+    pipeline.write(5)
+    pipeline.capture()
+    reads = iter(range(1000))
+
+    def before_read() -> None:
+        if next(reads) == 1:
+            settings.database.drop(table)
+
+    settings = replace(settings, before_read=before_read, messages=lambda: 2)
+    with settings.database.transaction() as write:
+        for row in settings.database.rows(table):
+            write.update(table, {"id": row["id"]}, ["note"], id=row["id"] + 1000)
+        write.insert(other, id=777, note="later")
+    pipeline.clock.advance(2 * TERM.total_seconds())
+    strict = replace(SMALL, strict=True)
+    source = MemorySource(settings)
+    capture = landing_capture(source, pipeline.store, strict, pipeline.clock, holder="strict")
+    capture.open()
+    capture.once()
+    capture.close()
+    stopped = Records(pipeline.store, LANDING).stopped()
+    assert {name: error["code"] for name, error in stopped.items()} == {table: "table_altered"}
+    pipeline.apply()
+    mirrored = HandmadeReader(pipeline.store).rows("Tables/shop/items")
+    assert Counter(mirrored) == Counter((r["id"], r["note"]) for r in settings.database.rows(other))
+    assert (777, "later") in mirrored
+
+
 def test_a_table_that_another_stream_lands_is_refused_and_stays_as_it_is(
     tmp_path: Path, settings: MemorySettings
 ) -> None:

@@ -32,6 +32,7 @@ cuts = st.builds(
     excluded=reasons,
     source=st.dictionaries(st.text(), st.text()),
     full=st.booleans(),
+    dropped=st.lists(table_names, max_size=2).map(tuple),
 )
 
 
@@ -70,6 +71,14 @@ class TestCut:
 
     def test_a_later_cut_keeps_what_did_not_change(self) -> None:
         assert cut(1, a=1, b=1).then(cut(2, b=2, c=1)).tables == {"a": 1, "b": 2, "c": 1}
+
+    def test_a_later_cut_forgets_the_files_of_a_dropped_table(self) -> None:
+        dropped = replace(cut(2, c=1), dropped=("a", "c"))
+        assert cut(1, a=7, b=1).then(dropped).tables == {"b": 1, "c": 1}
+
+    def test_a_cut_of_an_earlier_release_drops_none(self) -> None:
+        earlier = cut(1).encode().replace(b'"dropped": [], ', b"")
+        assert Cut.decode(earlier) == cut(1)
 
     def test_a_later_full_cut_replaces_earlier_ones(self) -> None:
         full = replace(cut(2, b=2), full=True)
@@ -167,3 +176,27 @@ class TestReading:
                 assert seen is not None
                 assert (seen.number, seen.position) == (number, f"0/{number:X}")
                 assert (seen.tables, seen.excluded) == (tables, excluded)
+
+
+class TestDropping:
+    @pytest.mark.parametrize("number", [1, FULL_EVERY - 1, FULL_EVERY])
+    def test_no_cut_names_the_files_of_a_dropped_table(
+        self, writer: Cuts, reader: Cuts, number: int
+    ) -> None:
+        writer.write(cut(1, {"a": "stopped"}, a=50, b=1))
+        for later in range(2, number + 1):
+            writer.write(cut(later, {"a": "stopped"}, b=later))
+        writer.drop("a")
+        found = reader.newest()
+        assert found is not None
+        assert (found.number, found.position) == (number + 1, f"0/{number:X}")
+        assert (found.tables, found.excluded) == ({"b": number}, {"a": "stopped"})
+        assert [one.tables.get("a") for one in reader.whole()][-1] is None
+        writer.write(cut(number + 2, a=3))
+        assert reader.newest() == cut(number + 2, a=3, b=number)
+
+    def test_a_table_that_no_cut_names_needs_none(self, writer: Cuts, store: MemoryStore) -> None:
+        writer.drop("a")
+        writer.write(cut(1, b=1))
+        writer.drop("a")
+        assert numbers(store) == [1]

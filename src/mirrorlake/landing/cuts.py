@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -25,8 +25,10 @@ class Cut:
     """Everything up to `position` is in the files named here.
 
     tables: table name to its last complete file number (only changed tables, unless `full`).
-    excluded: table name to the reason why the cut does not cover it. source: the identity of the
-    source. `position` is in the printed form of the source's log.
+    excluded: table name to the reason why the cut does not cover it. dropped: the tables whose
+    files were deleted since the previous cut: earlier cuts say nothing of later files under their
+    names. source: the identity of the source. `position` is in the printed form of the source's
+    log.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Cut:
     excluded: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
     full: bool = False
+    dropped: Sequence[str] = ()
 
     def encode(self) -> bytes:
         record = {
@@ -48,6 +51,7 @@ class Cut:
             "full": self.full,
             "tables": dict(self.tables),
             "excluded": dict(self.excluded),
+            "dropped": list(self.dropped),
             "source": dict(self.source),
         }
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
@@ -69,6 +73,7 @@ class Cut:
             excluded=record["excluded"],
             source=record["source"],
             full=record["full"],
+            dropped=tuple(record.get("dropped", ())),
         )
 
     def then(self, later: Cut) -> Cut:
@@ -76,7 +81,8 @@ class Cut:
         since."""
         if later.full:
             return later
-        return replace(later, tables={**self.tables, **later.tables})
+        known = {name: n for name, n in self.tables.items() if name not in later.dropped}
+        return replace(later, tables={**known, **later.tables})
 
 
 class Cuts:
@@ -143,6 +149,13 @@ class Cuts:
         if full:
             self._prune(cut.number)
         return whole
+
+    def drop(self, table: str) -> None:
+        """Write that the files of a table are to be deleted, if a cut names some of them."""
+        known = self.newest()
+        if known is not None and table in known.tables:
+            number = known.number + 1
+            self.write(replace(known, number=number, tables={}, full=False, dropped=(table,)))
 
     def _prune(self, full: int) -> None:
         """Keep the last full cut before this one, for readers that are just starting from it."""

@@ -78,6 +78,7 @@ class LandingSink:
         return table_positions.identities(self._records)
 
     def drop(self, table: TableId) -> None:
+        self._cuts.drop(str(table))  # first: no file that comes there is one that they name
         for folder in table_positions.folders(self._records, [table]).values():
             self._store.delete_folder(folder)
 

@@ -105,9 +105,9 @@ class LandingWriter:
 
     def take(self, chunk: Chunk, now: float) -> None:
         ended = Closed.of(chunk.transactions, 0) if chunk.opens else None
-        for box in self._outboxes.values() if ended else ():
+        for box in list(self._outboxes.values()) if ended else ():
             if ended and (box.has_open() or box.has_altered()):
-                box.close(ended, now)
+                self._guarded(box, partial(box.close, ended, now))
         for part in chunk.parts:
             match part:
                 case SchemaChange() if table := self._outboxes.get(part.table.table):
@@ -115,7 +115,8 @@ class LandingWriter:
                     table.alter(part, chunk.transactions, now)
                     self._altered.add(part.table.table)
                 case Changes() | Truncation() if table := self._outboxes.get(part.table.table):
-                    table.take(part, chunk.transactions, now)
+                    # Files of a large transaction are written before its end.
+                    self._guarded(table, partial(table.take, part, chunk.transactions, now))
         if self._altered:
             found = self._altered & self._outboxes.keys()
             self._altered = {t for t in found if self._outboxes[t].taken(now)}
@@ -250,7 +251,7 @@ class LandingWriter:
         for _number in box.publish():
             self._reached(CrashPoint.CHANGES_PUBLISHED_ONE)
 
-    def _guarded(self, box: Outbox, action: Callable[[], None]) -> None:
+    def _guarded(self, box: Outbox, action: Callable[[], object]) -> None:
         """Call `action`; an error of the table stops only that table (LZ-267)."""
         if box.table in self._outboxes:
             try:

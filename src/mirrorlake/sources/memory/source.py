@@ -8,7 +8,13 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from mirrorlake.errors import CannotBackfill, PrerequisiteMissing, SourceGap, TableAltered
+from mirrorlake.errors import (
+    CannotBackfill,
+    PrerequisiteMissing,
+    SourceGap,
+    TableAltered,
+    TableRecreated,
+)
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -108,6 +114,12 @@ class MemorySnapshot:
         found = self._database.tables.get(name)
         now = found.described if found else None
         seen = self._described.get(name) if is_one else now
+        if seen is not None and seen.identity != table.identity:
+            raise TableRecreated(
+                f"{name} was dropped and created again in the source",
+                table=str(name),
+                hint="The new table is loaded by itself.",
+            )
         if seen is None or seen.schema != table.schema or are_other(table.known, seen.known):
             raise TableAltered(
                 f"the columns of {name} have changed since its last row was read; the stream "
@@ -209,8 +221,14 @@ class MemorySource:
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         selected = {tuple(row[name] for name in table.key) for row in keys.to_pylist()}
         with self._database.lock:
-            rows = self._database.tables[table.table].rows
-            found = [rows[key] for key in selected if key in rows]
+            now = self._database.tables.get(table.table)
+            if now is None or now.described.identity != table.identity:
+                raise TableAltered(
+                    "rows cannot be read again: the table was dropped",
+                    table=str(table.table),
+                    hint="A table that is created in its place is loaded by itself.",
+                )
+            found = [now.rows[key] for key in selected if key in now.rows]
         return pa.Table.from_batches([batch_of(table.schema, found)])
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:

@@ -113,6 +113,8 @@ class MemoryStream:
         if known is None or write.kind is WriteKind.ALTER or not is_sent:
             return
         if known.identity != write.table.identity:
+            if self._is_loaded(known, end):
+                return  # of the table that had the name before this one was loaded
             what = "the table was dropped and created again in the source"
             yield self._lost(known, TableRecreated, what)
             return
