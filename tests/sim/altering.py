@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
-from unittest.mock import patch
-from uuid import UUID
 
 from mirrorlake import root
-from mirrorlake.app.loop import table_builder
 from mirrorlake.capture.record import Records
 from mirrorlake.delta.schema import VECTORS
 from mirrorlake.mirror.settings import MirrorSettings
@@ -45,18 +42,9 @@ class AlteringSimulation(Simulation):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._strict, self._settings = False, replace(self._settings, strict=False)
-        self._ids = Random(f"ids {seed}")
         self._drops = Random(f"drops {seed}").random() < 0.3
         self._renames = Random(f"renames {seed}").random() < 0.5
         self._alters = Random(f"alters {seed}").choice([0.1, 0.3, 0.6])
-
-    def run(self) -> None:
-        # Threads would race for random numbers, and ids that are random would give the order.
-        with patch.object(table_builder, "BUILDERS", 1), patch("uuid.uuid4", self._new_id):
-            super().run()
-
-    def _new_id(self) -> UUID:
-        return UUID(int=self._ids.getrandbits(128), version=4)
 
     def _new_database(self, *, sets: bool) -> AlteringDatabase:
         return AlteringDatabase(self.clock, self.random, TABLES, sets=sets)

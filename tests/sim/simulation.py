@@ -16,9 +16,11 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 from mirrorlake import root
+from mirrorlake.app.loop import table_builder
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
@@ -55,6 +57,7 @@ class Simulation:
         """is_damaged: somebody else writes into the tables, which a backfill has to mend. loses:
         the database loses its log, and the mirror is repaired."""
         self.random, self.is_damaged, self.loses = Random(seed), is_damaged, loses
+        self._ids = Random(f"ids {seed}")
         self._asked = 0
         self.clock = SteppedClock()
         sets = self.random.random() < 0.3
@@ -99,6 +102,11 @@ class Simulation:
 
     def run(self) -> None:
         """Random steps, then quiet until everything has arrived; checks on the way."""
+        # Threads would race for random numbers, and ids that are random would give the order.
+        with patch.object(table_builder, "BUILDERS", 1), patch("uuid.uuid4", self._new_id):
+            self._run()
+
+    def _run(self) -> None:
         for _ in range(self.random.randint(0, 8)):
             self._write()
         for _ in range(STEPS):
@@ -113,6 +121,9 @@ class Simulation:
             self._apply_step, self._apply_step, self._wait, self._fail_over,
             self._request, self._request, self._damage, self._lose,
         ]  # fmt: skip
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self._ids.getrandbits(128), version=4)
 
     def _new_database(self, *, sets: bool) -> SimulatedDatabase:
         return SimulatedDatabase(self.clock, self.random, TABLES, sets=sets)

@@ -7,7 +7,7 @@ What was acknowledged is gone for good, as a server removes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -86,24 +86,16 @@ class SimulatedDatabase:
         rows = self.memory.rows(str(table))
         return {row["id"]: (row["id"], row["note"], row["text"]) for row in rows}
 
-    def rows_at(self, point: LogPoint, table: TableId) -> dict[int, Row]:
+    def rows_at(
+        self, point: LogPoint, table: TableId, is_of: Callable[[Write], bool] = lambda _: True
+    ) -> dict[int, Row]:
         """The rows as they were when everything up to `point` had happened, and nothing else.
 
-        Every server commits the transactions of one row in the same order.
+        Every server commits the transactions of one row in the same order. is_of: whether a write
+        under the name of the table is one of it.
         """
-        rows: dict[int, Row] = {}
-        for transaction in self._done:
-            for write in transaction.writes if point.covers(transaction.end) else ():
-                if write.table.table != table:
-                    continue
-                if write.kind is WriteKind.TRUNCATE:
-                    rows.clear()
-                if write.old is not None:
-                    del rows[write.old["id"]]
-                if write.row is not None:
-                    row = write.row
-                    rows[row["id"]] = (row["id"], row["note"], row["text"])
-        return rows
+        read = [one for one in self._done if point.covers(one.end)]
+        return rows_after(read, lambda write: write.table.table == table and is_of(write))
 
     def source(self, *, failures: float = 0.0) -> MemorySource:
         """The source as one process sees it. failures: share of reads that are not answered."""
@@ -124,6 +116,22 @@ class SimulatedDatabase:
             before_read=before_read,
         )
         return MemorySource(settings)
+
+
+def rows_after(transactions: Sequence[Logged], is_of: Callable[[Write], bool]) -> dict[int, Row]:
+    """The rows of a table after these transactions. is_of: whether a write is one of it."""
+    rows: dict[int, Row] = {}
+    for write in (write for transaction in transactions for write in transaction.writes):
+        if not is_of(write):
+            continue
+        if write.kind is WriteKind.TRUNCATE:
+            rows.clear()
+        if write.old is not None:
+            del rows[write.old["id"]]
+        if write.row is not None:
+            row = write.row
+            rows[row["id"]] = (row["id"], row["note"], row["text"])
+    return rows
 
 
 def values(row: Row) -> dict[str, Any]:

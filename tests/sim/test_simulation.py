@@ -6,6 +6,7 @@ import pytest
 
 from tests.profiles import tries
 from tests.sim.altering import ALTERING, AlteringSimulation
+from tests.sim.recreating import RecreatingSimulation
 from tests.sim.simulation import Simulation
 
 GROUPS = 20
@@ -57,6 +58,20 @@ def test_tables_equal_the_source_whatever_becomes_of_their_columns(group: int) -
             raise
 
 
+@pytest.mark.parametrize("group", range(2))
+def test_tables_equal_the_source_when_they_are_created_again(group: int) -> None:
+    recreated = 0
+    for seed in range(group, SEEDS // 10, 2):
+        run = RecreatingSimulation(seed)
+        try:
+            run.run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}, recreates")
+            raise
+        recreated += run.recreated
+    assert recreated > SEEDS // 10
+
+
 @pytest.mark.full
 def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
     runs = [AlteringSimulation(seed) for seed in range(80)]
@@ -93,7 +108,7 @@ def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
     assert any(found)
 
 
-@pytest.mark.parametrize("kind", [Simulation, AlteringSimulation])
+@pytest.mark.parametrize("kind", [Simulation, AlteringSimulation, RecreatingSimulation])
 def test_the_same_seed_gives_the_same_trace(kind: type[Simulation]) -> None:
     one, other = kind(7), kind(7)
     one.run()
