@@ -32,7 +32,7 @@ cuts = st.builds(
     excluded=reasons,
     source=st.dictionaries(st.text(), st.text()),
     full=st.booleans(),
-    dropped=st.lists(table_names, max_size=2).map(tuple),
+    begun=st.lists(table_names, max_size=2).map(tuple),
 )
 
 
@@ -72,12 +72,13 @@ class TestCut:
     def test_a_later_cut_keeps_what_did_not_change(self) -> None:
         assert cut(1, a=1, b=1).then(cut(2, b=2, c=1)).tables == {"a": 1, "b": 2, "c": 1}
 
-    def test_a_later_cut_forgets_the_files_of_a_dropped_table(self) -> None:
-        dropped = replace(cut(2, c=1), dropped=("a", "c"))
-        assert cut(1, a=7, b=1).then(dropped).tables == {"b": 1, "c": 1}
+    def test_a_later_cut_forgets_the_former_files_of_a_table_that_begins_anew(self) -> None:
+        later = replace(cut(2, c=1), begun=("a", "c"))
+        assert cut(1, a=7, b=1).then(later).tables == {"b": 1, "c": 1}
 
-    def test_a_cut_of_an_earlier_release_drops_none(self) -> None:
-        earlier = cut(1).encode().replace(b'"dropped": [], ', b"")
+    def test_in_a_cut_of_an_earlier_release_none_begins_anew(self) -> None:
+        earlier = cut(1).encode().replace(b'"begun": [], ', b"")
+        assert earlier != cut(1).encode()
         assert Cut.decode(earlier) == cut(1)
 
     def test_a_later_full_cut_replaces_earlier_ones(self) -> None:
@@ -178,25 +179,24 @@ class TestReading:
                 assert (seen.tables, seen.excluded) == (tables, excluded)
 
 
-class TestDropping:
+class TestTablesThatBeginAnew:
     @pytest.mark.parametrize("number", [1, FULL_EVERY - 1, FULL_EVERY])
-    def test_no_cut_names_the_files_of_a_dropped_table(
-        self, writer: Cuts, reader: Cuts, number: int
-    ) -> None:
-        writer.write(cut(1, {"a": "stopped"}, a=50, b=1))
+    def test_no_cut_names_their_former_files(self, writer: Cuts, reader: Cuts, number: int) -> None:
+        writer.write(cut(1, {"d": "stopped"}, a=50, b=1))
         for later in range(2, number + 1):
-            writer.write(cut(later, {"a": "stopped"}, b=later))
-        writer.drop("a")
+            writer.write(cut(later, {"d": "stopped"}, b=later))
+        writer.begin_anew(["a", "c"])
         found = reader.newest()
         assert found is not None
         assert (found.number, found.position) == (number + 1, f"0/{number:X}")
-        assert (found.tables, found.excluded) == ({"b": number}, {"a": "stopped"})
-        assert [one.tables.get("a") for one in reader.whole()][-1] is None
+        assert (found.tables, found.begun) == ({"b": number}, ("a",))
+        assert found.excluded == {"d": "stopped", "a": "loaded again"}
+        assert "a" not in list(reader.whole())[-1].tables
         writer.write(cut(number + 2, a=3))
         assert reader.newest() == cut(number + 2, a=3, b=number)
 
-    def test_a_table_that_no_cut_names_needs_none(self, writer: Cuts, store: MemoryStore) -> None:
-        writer.drop("a")
+    def test_tables_that_no_cut_names_need_none(self, writer: Cuts, store: MemoryStore) -> None:
+        writer.begin_anew(["a"])
         writer.write(cut(1, b=1))
-        writer.drop("a")
+        writer.begin_anew(["a"])
         assert numbers(store) == [1]

@@ -17,7 +17,6 @@ from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
 from mirrorlake.errors import TableError, UsageError, printable
 from mirrorlake.landing import layout
-from mirrorlake.landing.cuts import Cuts
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.table.processed import folder_of
@@ -94,7 +93,6 @@ class Reset:
             # Should this be interrupted, its rows are read from the first one.
             BackfillRecords(records).drop(name)
         for scan in self.tables:
-            Cuts(store, root.LANDING).drop(str(scan.table))
             store.delete_folder(scan.folder.path)
             reached(CrashPoint.RESET_FOLDER_DELETED)
             records.forget(str(scan.table))

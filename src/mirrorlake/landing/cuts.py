@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,6 +17,8 @@ from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
 from mirrorlake.storage.store import Store, UnsafePath
 
 FULL_EVERY = 64
+LOADED_AGAIN = "loaded again"
+"""The reason why a cut does not cover a table that begins anew."""
 _NAME = re.compile(r"([0-9]{20})\.json")
 
 
@@ -25,10 +27,9 @@ class Cut:
     """Everything up to `position` is in the files named here.
 
     tables: table name to its last complete file number (only changed tables, unless `full`).
-    excluded: table name to the reason why the cut does not cover it. dropped: the tables whose
-    files were deleted since the previous cut: earlier cuts say nothing of later files under their
-    names. source: the identity of the source. `position` is in the printed form of the source's
-    log.
+    excluded: table name to the reason why the cut does not cover it. begun: the tables that begin
+    anew, with file 1: earlier cuts name former files of them. source: the identity of the source.
+    `position` is in the printed form of the source's log.
     """
 
     number: int
@@ -39,7 +40,7 @@ class Cut:
     excluded: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
     full: bool = False
-    dropped: Sequence[str] = ()
+    begun: Sequence[str] = ()
 
     def encode(self) -> bytes:
         record = {
@@ -51,7 +52,7 @@ class Cut:
             "full": self.full,
             "tables": dict(self.tables),
             "excluded": dict(self.excluded),
-            "dropped": list(self.dropped),
+            "begun": list(self.begun),
             "source": dict(self.source),
         }
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
@@ -73,7 +74,7 @@ class Cut:
             excluded=record["excluded"],
             source=record["source"],
             full=record["full"],
-            dropped=tuple(record.get("dropped", ())),
+            begun=tuple(record.get("begun", ())),
         )
 
     def then(self, later: Cut) -> Cut:
@@ -81,7 +82,7 @@ class Cut:
         since."""
         if later.full:
             return later
-        known = {name: n for name, n in self.tables.items() if name not in later.dropped}
+        known = {name: n for name, n in self.tables.items() if name not in later.begun}
         return replace(later, tables={**known, **later.tables})
 
 
@@ -150,12 +151,21 @@ class Cuts:
             self._prune(cut.number)
         return whole
 
-    def drop(self, table: str) -> None:
-        """Write that the files of a table are to be deleted, if a cut names some of them."""
+    def begin_anew(self, tables: Collection[str]) -> None:
+        """Before these tables get their first file: forget the former files that cuts name."""
         known = self.newest()
-        if known is not None and table in known.tables:
-            number = known.number + 1
-            self.write(replace(known, number=number, tables={}, full=False, dropped=(table,)))
+        named = [name for name in tables if known is not None and name in known.tables]
+        if known is not None and named:
+            self.write(
+                replace(
+                    known,
+                    number=known.number + 1,
+                    tables={},
+                    excluded={**known.excluded, **dict.fromkeys(named, LOADED_AGAIN)},
+                    full=False,
+                    begun=tuple(named),
+                )
+            )
 
     def _prune(self, full: int) -> None:
         """Keep the last full cut before this one, for readers that are just starting from it."""

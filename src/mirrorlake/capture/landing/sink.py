@@ -78,7 +78,6 @@ class LandingSink:
         return table_positions.identities(self._records)
 
     def drop(self, table: TableId) -> None:
-        self._cuts.drop(str(table))  # first: no file that comes there is one that they name
         for folder in table_positions.folders(self._records, [table]).values():
             self._store.delete_folder(folder)
 
@@ -116,6 +115,7 @@ class LandingSink:
                 hint="Give the table a key, or set landing.strict to false.",
             )
         left = [table for table in tables if table not in refused]
+        self._cuts.begin_anew([str(table.table) for table in left])
         loading = Loading(record, snapshot, guard)
         yield from self._loader.run(loading, self._folders(left), pool)
 
