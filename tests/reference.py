@@ -106,12 +106,16 @@ class Table:
         ]
 
     def _is_inside(self, row: Row, low: Row | None, high: Row | None, *, is_closed: bool) -> bool:
-        key = self._key_of(row)
+        def placed(key: Row) -> Row:
+            """NULL is greater than every value."""
+            return tuple((value is None, value) for value in key)
+
+        key = placed(self._key_of(row))
         if low is not None:
-            first = key[: len(low)]
-            if not (first > low or (is_closed and first == low)):
+            first, least = key[: len(low)], placed(low)
+            if not (first > least or (is_closed and first == least)):
                 return False
-        return high is None or key[: len(high)] <= high
+        return high is None or key[: len(high)] <= placed(high)
 
     def alike(self, row: Row) -> list[Row]:
         """The rows that have the key of this one, without deleted rows beside others; none in a

@@ -11,7 +11,7 @@ from typing import Any
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.model.types import LONG, STRING
+from mirrorlake.model.types import INTEGER, LONG, STRING
 from mirrorlake.sources.memory.database import MemoryTransaction, Step, WriteKind
 from tests.sim.source import COLUMNS, SimulatedDatabase
 
@@ -31,6 +31,7 @@ class TableNow:
     key: str = "id"
     rows: dict[int, Values] = field(default_factory=dict)
     names: dict[int, set[str]] = field(default_factory=dict)
+    is_rekeyed: bool = False
 
     def put(self, row: Values) -> None:
         self.rows[row[self.key]] = row
@@ -46,8 +47,12 @@ class TableNow:
     def alter(self, step: Step) -> None:
         self.schema = Schema.of([column for column, _former in step.columns])
         self.key = next(c.name for c, former in step.columns if former == self.key)
-        self.rows = {key: dict(step.altered(row)) for key, row in self.rows.items()}
-        self.names = {key: names | {*self.schema.names} for key, names in self.names.items()}
+        rows = {key: dict(step.altered(row)) for key, row in self.rows.items()}
+        names = {key: names | {*self.schema.names} for key, names in self.names.items()}
+        (self.key,) = step.key or (self.key,)
+        self.is_rekeyed |= step.key is not None
+        self.rows = {row[self.key]: row for row in rows.values()}
+        self.names = {rows[key][self.key]: own for key, own in names.items()}
 
 
 class AlteringDatabase(SimulatedDatabase):
@@ -146,7 +151,7 @@ class Draft:
         """Alter the columns of a table."""
         now = self._tables[table]
         kinds = [self._add, self._add, self._rename, self._exchange, self._drop]
-        kinds += [self._compute, self._retype, self._rename_key]
+        kinds += [self._compute, self._retype, self._widen, self._rename_key, self._change_key]
         found = self._random.choice(kinds)(now)
         if found is not None:
             told, step = found
@@ -174,7 +179,7 @@ class Draft:
         free = [name for name in NAMES if name not in now.schema]
         if not free:
             return None
-        column = Column(self._random.choice(free), self._random.choice([STRING, STRING, LONG]))
+        column = Column(self._random.choice(free), self._random.choice([STRING, LONG, INTEGER]))
         columns = [*_same(now), (column, None)]
         if self._random.random() < 0.3:
             seed = self._random.random()
@@ -193,7 +198,10 @@ class Draft:
         return f"rename {old} {new}", _altered(columns)
 
     def _rename_key(self, now: TableNow) -> tuple[str, Step] | None:
-        (new,) = [name for name in KEY_NAMES if name != now.key]
+        free = [name for name in KEY_NAMES if name not in now.schema]
+        if not free:
+            return None
+        new = self._random.choice(free)
         columns = [(replace(c, name=new) if was == now.key else c, was) for c, was in _same(now)]
         return f"rename the key to {new}", _altered(columns)
 
@@ -227,6 +235,27 @@ class Draft:
         columns = [(new if was == old.name else c, was) for c, was in _same(now)]
         computed = {old.name: self._compute_by(seed, new)}
         return f"retype {old.name} {new.type}", _altered(columns, computed=computed)
+
+    def _widen(self, now: TableNow) -> tuple[str, Step] | None:
+        narrow = [column for column in _others(now) if column.type == INTEGER]
+        if not narrow:
+            return None
+        old = self._random.choice(narrow)
+        columns = [(replace(c, type=LONG) if c == old else c, was) for c, was in _same(now)]
+        computed = {old.name: lambda row: row[old.name]}
+        return f"widen {old.name}", _altered(columns, computed=computed)
+
+    def _change_key(self, now: TableNow) -> tuple[str, Step] | None:
+        """Another column becomes the key, perhaps with values computed for that."""
+        found = [column.name for column in _others(now) if column.type == LONG]
+        if not found:
+            return None
+        key, former = self._random.choice(found), now.key
+        values = {row[key] for row in now.rows.values()}
+        if None not in values and len(values) == len(now.rows):
+            return f"key {key}", replace(_altered(_same(now)), key=[key])
+        computed = {key: lambda row: 100 - row[former]}
+        return f"key {key} computed", replace(_altered(_same(now), computed=computed), key=[key])
 
     def _one(self, now: TableNow) -> Column:
         return self._random.choice(_others(now))

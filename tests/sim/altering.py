@@ -1,7 +1,8 @@
 """The simulation of `simulation.py` with tables that are altered all the time.
 
 Columns are added, with a default or without one, or with values that the log does not have; they
-are renamed, exchanged, dropped, computed anew, and get other types; so does the key another name.
+are renamed, exchanged, dropped, computed anew, and get other types, wider ones too; the key gets
+another name, or is another column.
 An alteration is told before the next row of its table, and so are several that came before it.
 """
 
@@ -44,6 +45,7 @@ class AlteringSimulation(Simulation):
         self._strict, self._settings = False, replace(self._settings, strict=False)
         self._drops = Random(f"drops {seed}").random() < 0.3
         self._renames = Random(f"renames {seed}").random() < 0.5
+        self._widens = Random(f"widens {seed}").random() < 0.5
         self._alters = Random(f"alters {seed}").choice([0.1, 0.3, 0.6])
 
     def _new_database(self, *, sets: bool) -> AlteringDatabase:
@@ -68,7 +70,10 @@ class AlteringSimulation(Simulation):
 
     def _mirror_settings(self) -> MirrorSettings:
         return replace(
-            super()._mirror_settings(), drops_columns=self._drops, renames_columns=self._renames
+            super()._mirror_settings(),
+            drops_columns=self._drops,
+            renames_columns=self._renames,
+            widens_types=self._widens,
         )
 
     # -- what happens ---------------------------------------------------------------------------
@@ -148,7 +153,8 @@ class AlteringSimulation(Simulation):
             assert not any(value is not None for value in kept.values()), (kept, self.told())
 
     def _check_positions(self, table: TableId, mirrored: LakeTable, now: TableNow) -> None:
-        for row in self._named(mirrored) if self._metadata else ():
+        # A row that was written under another key has another one now.
+        for row in self._named(mirrored) if self._metadata and not now.is_rekeyed else ():
             position, transaction, time = (row[name] for name in METADATA_COLUMNS)
             if transaction is None:
                 assert (time, position.endswith(":0")) == (None, True), self.told()
@@ -159,7 +165,10 @@ class AlteringSimulation(Simulation):
             assert write.row[write.table.key[0]] == row[now.key], self.told()
 
     def _check_gone(self, mirrored: LakeTable, now: TableNow) -> None:
-        """A row that is marked as deleted was the last of its key, and is no more."""
+        """A row that is marked as deleted was the last of its key, and is no more, unless it was
+        deleted under another key."""
+        if now.is_rekeyed:
+            return
         (key,) = mirrored.table.key
         gone = [row[key] for row in mirrored.table.rows if not self._is_there(mirrored, row)]
         assert not {*gone} & now.rows.keys(), self.told()

@@ -81,6 +81,8 @@ def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
     tables = [table for run in runs for table in run.lake.tables.values()]
     assert sum(len(table.columns.at) > 1 for table in tables) > 80
     assert sum(bool(table.altered) for table in tables) > 60
+    assert sum(line.count(": key ") for line in trace) > 30
+    assert sum(line.count(": widen ") for line in trace) > 15
     for point in ALTERING:
         assert any(line.endswith(f"died: {point}") for line in trace), point
 

@@ -74,9 +74,12 @@ class KnownColumns:
         return tuple(self.columns[number].name for number in self.key)
 
     def altered(
-        self, columns: Sequence[tuple[Column, str | None]], computed: Collection[str]
+        self,
+        columns: Sequence[tuple[Column, str | None]],
+        computed: Collection[str],
+        key: Sequence[str] | None = None,
     ) -> KnownColumns:
-        """After an alteration; columns, computed: as in `MemoryTransaction.alter`."""
+        """After an alteration; columns, computed, key: as in `MemoryTransaction.alter`."""
         numbers, last = self.numbers, self.last
         now = dict[int, KnownColumn]()
         for column, former in columns:
@@ -85,10 +88,10 @@ class KnownColumns:
             times = self.columns[number].computed if former is not None else 0
             times += column.name in computed
             now[number] = KnownColumn(column.name, str(column.type), times)
-        names = {column.name for column in now.values()}
-        return KnownColumns(
-            self.version + 1, now, self.key, last, (self.former | {*numbers}) - names
-        )
+        named = {column.name: number for number, column in now.items()}
+        own = self.key if key is None else tuple(named[name] for name in key)
+        former_names = (self.former | {*numbers}) - {*named}
+        return KnownColumns(self.version + 1, now, own, last, former_names)
 
 
 @dataclass(slots=True)
@@ -140,14 +143,15 @@ class Altered:
             name: pa.array([value], arrow_type(schema[name].type))
             for name, value in self.filled.items()
         }
-        before, now = self.before.key_names, self.now.key_names
+        # Perhaps with a column that got the name of the former one.
+        is_other = self.before.key != self.now.key or self.before.key_names != self.now.key_names
         return Alteration(
             self.copied,
             pa.RecordBatch.from_pydict(filled) if filled else None,
             tuple(self.changes),
             self.saved,
             gone=tuple(sorted(self.before.numbers.keys() - self.now.numbers.keys())),
-            key=now if now != before else None,
+            key=self.now.key_names if is_other else None,
         )
 
     def _stands(self, former: KnownColumn, column: KnownColumn) -> None:

@@ -80,14 +80,20 @@ class MemoryTable:
 
     def alter(self, step: Step) -> None:
         before = KnownColumns.of(self.described.known)
-        known = before.altered(step.columns, step.computed)
+        known = before.altered(step.columns, step.computed, step.key)
         schema = Schema.of([column for column, _former in step.columns])
         self.described = replace(
             self.described, schema=schema, key=known.key_names, known=known.plain()
         )
         added = {n: c.name for n, c in known.columns.items() if n not in before.columns}
         self.defaults |= {number: step.values.get(name) for number, name in added.items()}
-        self.rows = {key: step.altered(row) for key, row in self.rows.items()}
+        rows = {number: step.altered(row) for number, row in self.rows.items()}
+        if step.key is not None:
+            self.rows = {}
+            for number, row in rows.items():
+                self.put(row, number)
+        else:
+            self.rows = rows
 
 
 @dataclass
@@ -230,7 +236,7 @@ class MemoryDatabase:
 class Step:
     """A write that a transaction will apply at commit.
 
-    columns, computed: of an altered table, as in `MemoryTransaction.alter`.
+    columns, computed, key: of an altered table, as in `MemoryTransaction.alter`.
     """
 
     kind: WriteKind
@@ -240,6 +246,7 @@ class Step:
     unsent: frozenset[str] = frozenset()
     columns: Sequence[tuple[Column, str | None]] = ()
     computed: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict)
+    key: Sequence[str] | None = None
 
     def altered(self, row: Row) -> Row:
         """A row as it is after the table is altered."""
@@ -280,15 +287,18 @@ class MemoryTransaction:
         table: str,
         columns: Sequence[tuple[Column, str | None]],
         computed: Mapping[str, Callable[[Row], Any]] | None = None,
+        key: Sequence[str] | None = None,
         **defaults: Any,
     ) -> None:
         """Replace the columns of a table. Each is the column named beside it; with None it is new.
 
         defaults: values that rows get in new columns, NULL in the others. computed: functions that
         compute the values of columns from the rows before; the log does not contain them. A column
-        that gets another type has such a function.
+        that gets another type has such a function. key: the columns that are the key from then on,
+        by their names then; None if it stays the same.
         """
-        step = Step(WriteKind.ALTER, table, defaults, columns=columns, computed=computed or {})
+        computed = computed or {}
+        step = Step(WriteKind.ALTER, table, defaults, columns=columns, computed=computed, key=key)
         self.steps.append(step)
 
 
