@@ -194,8 +194,11 @@ class Altered:
 
 
 def are_other(known: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-    """Whether a table that is known by something has other columns by now."""
-    return bool(known) and KnownColumns.of(known).columns != KnownColumns.of(seen).columns
+    """Whether a table that is known by something has other columns, or another key, by now."""
+    if not known:
+        return False
+    former, now = KnownColumns.of(known), KnownColumns.of(seen)
+    return former.columns != now.columns or former.key != now.key
 
 
 def _retyped(former: KnownColumn, column: KnownColumn) -> tuple[SchemaChangeKind, str]:

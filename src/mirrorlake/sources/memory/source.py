@@ -92,7 +92,9 @@ class MemorySnapshot:
             size = self._settings.rows(len(remaining))
             with self._database.lock:
                 self._check_described(table)
-                held, point = self._rows_of(part), self._database.current
+                rows_now, point = self._rows_of(part).values(), self._database.current
+                # The key may be another one by now.
+                held = {tuple(row[name] for name in table.key): row for row in rows_now}
                 found = [held[key] for key in remaining[:size] if key in held]
             yield (
                 batch_of(table.schema, found),
@@ -228,7 +230,8 @@ class MemorySource:
                     table=str(table.table),
                     hint="A table that is created in its place is loaded by itself.",
                 )
-            found = [now.rows[key] for key in selected if key in now.rows]
+            keyed = {tuple(row[name] for name in table.key): row for row in now.rows.values()}
+            found = [keyed[key] for key in selected if key in keyed]
         return pa.Table.from_batches([batch_of(table.schema, found)])
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
