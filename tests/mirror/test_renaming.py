@@ -60,6 +60,26 @@ def test_two_columns_exchange_their_names() -> None:
     assert steps(altering(told, KNOWN)) == [renaming({"note": "size", "size": "note"})]
 
 
+def test_a_column_that_the_table_never_had_gives_another_no_values() -> None:
+    """It was added, and exchanged its name with another column, before the next row came."""
+    found = columns(id="integer", extra="string", size="string", note="string")
+    file = altering(Alteration({"note": "extra", "extra": "note"}), found)
+    new = AddColumns(TABLE, PATH, (Column("note", STRING),))
+    assert steps(file) == [renaming({"note": "extra"}), new]
+    # Between the two, and after both.
+    done = replace(
+        table(columns(id="integer", extra="string", size="string"), **MAPPED),
+        renamed_before=2,
+        renamed={"note": "extra"},
+    )
+    assert steps(file, done) == [new]
+    *_, last = steps(file, replace(done, schema=found))
+    assert isinstance(last, AlterColumns)
+    assert last.copied == {}
+    assert last.filled is not None
+    assert last.filled.to_pylist() == [{"note": None}]
+
+
 def test_names_that_were_exchanged_before_a_crash_stay_exchanged() -> None:
     names = {"note": "size", "size": "note"}
     done = replace(table(**MAPPED), renamed_before=2, renamed=names)

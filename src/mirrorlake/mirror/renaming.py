@@ -47,7 +47,12 @@ def after_renaming(altered: Alteration, names: Mapping[str, str]) -> Alteration:
     """What is left of an alteration when columns have their new names. names: as of
     `renamed_columns`, of the same alteration."""
     former = {name.casefold() for name in names}
-    copied = {
-        new: source for new, source in altered.copied.items() if source.casefold() not in former
-    }
-    return replace(altered, copied=copied)
+    # A column that the table never had, whose name another one has now: it has no values.
+    unknown = {name.casefold() for name in names.values()} - former
+    copied, emptied = dict[str, str](), list(altered.emptied)
+    for new, source in altered.copied.items():
+        if source.casefold() in unknown:
+            emptied.append(new)
+        elif source.casefold() not in former:
+            copied[new] = source
+    return replace(altered, copied=copied, emptied=tuple(emptied))
