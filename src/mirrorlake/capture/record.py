@@ -398,11 +398,15 @@ class Records:
         self.store.delete(f"{self.folder}/{AWAITED}")
 
     def truncated(self) -> dict[str, dict[str, str]]:
-        """Table name to `position` and `generation` of its last truncation (strict zones)."""
+        """Table name to `position`, `generation` and the table's `identity` of its last truncation
+        (strict zones)."""
         return dict(self._read(TRUNCATED).get("tables", {}))
 
-    def truncate(self, table: str, position: str, generation: str) -> None:
+    def truncate(
+        self, table: str, position: str, generation: str, identity: str | None = None
+    ) -> None:
         entry = {"position": position, "generation": generation}
+        entry |= {"identity": identity} if identity else {}
         self._write(TRUNCATED, {"tables": self.truncated() | {table: entry}})
 
     def _read(self, path: str) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class LandingSink:
         return table_positions.known(self._records).keys()
 
     def holds(self, table: TableId) -> bool:
+        if str(table) in self._records.truncated():
+            return True
         folder = table_positions.known(self._records).get(table)
         return folder is not None and not table_positions.is_new(table, folder, self._records)
 

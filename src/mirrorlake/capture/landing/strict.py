@@ -71,8 +71,9 @@ class Strict:
         a crash in between, `complete` finishes the work.
         """
         generation = table_positions.new_generation()
-        self._records.truncate(str(table), str(position), generation)
-        self._rebuild(self._tables[table], folder, generation, position)
+        own = self._tables[table]
+        self._records.truncate(str(table), str(position), generation, own.identity)
+        self._rebuild(own, folder, generation, position)
         return 1
 
     def complete(self, table: SourceTable, folder: str) -> Position | None:

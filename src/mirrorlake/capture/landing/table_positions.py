@@ -117,7 +117,11 @@ def known(records: Records) -> dict[TableId, str]:
 
 def identities(records: Records) -> dict[TableId, str]:
     """`SourceTable.identity` of the tables of the stream, as of their load."""
-    return {table: own.identity for table, own in _own_folders(records).items() if own.identity}
+    noted = {TableId.parse(name): entry for name, entry in records.truncated().items()}
+    # Of one whose folder was deleted for a truncation, before another one was made.
+    emptied = {table: one["identity"] for table, one in noted.items() if "identity" in one}
+    own = _own_folders(records).items()
+    return emptied | {table: found.identity for table, found in own if found.identity}
 
 
 def _own_folders(records: Records) -> dict[TableId, _Folder]:
