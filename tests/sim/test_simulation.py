@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
 from tests.profiles import tries
@@ -11,64 +13,51 @@ from tests.sim.simulation import Simulation
 
 GROUPS = 20
 SEEDS = tries(600, long=100_000)
+Run = TypeVar("Run", bound=Simulation)
+
+
+def ran(run: Run, note: str) -> Run:
+    """A simulation that has been run. note: is added to an error, to find its seed."""
+    try:
+        run.run()
+    except BaseException as error:
+        error.add_note(note)
+        raise
+    return run
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_tables_equal_the_source_whatever_happens(group: int) -> None:
     for seed in range(group, SEEDS, GROUPS):
-        try:
-            Simulation(seed).run()
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+        ran(Simulation(seed), f"seed {seed}")
 
 
 @pytest.mark.clause("ST-290", "CF-086")
 @pytest.mark.parametrize("group", range(4))
 def test_backfills_mend_whatever_somebody_did_to_the_tables(group: int) -> None:
     for seed in range(group, SEEDS // 5, 4):
-        try:
-            Simulation(seed, is_damaged=True).run()
-        except BaseException as error:
-            error.add_note(f"seed {seed}, damaged")
-            raise
+        ran(Simulation(seed, is_damaged=True), f"seed {seed}, damaged")
 
 
 @pytest.mark.parametrize("group", range(2))
 def test_tables_equal_the_source_after_repairs(group: int) -> None:
     losses = 0
     for seed in range(group, SEEDS // 10, 2):
-        run = Simulation(seed, loses=True)
-        try:
-            run.run()
-        except BaseException as error:
-            error.add_note(f"seed {seed}, loses")
-            raise
-        losses += run.losses
+        losses += ran(Simulation(seed, loses=True), f"seed {seed}, loses").losses
     assert losses > SEEDS // 40
 
 
 @pytest.mark.parametrize("group", range(4))
 def test_tables_equal_the_source_whatever_becomes_of_their_columns(group: int) -> None:
     for seed in range(group, SEEDS // 3, 4):
-        try:
-            AlteringSimulation(seed).run()
-        except BaseException as error:
-            error.add_note(f"seed {seed}, alters")
-            raise
+        ran(AlteringSimulation(seed), f"seed {seed}, alters")
 
 
 @pytest.mark.parametrize("group", range(2))
 def test_tables_equal_the_source_when_they_are_created_again(group: int) -> None:
     recreated = 0
     for seed in range(group, SEEDS // 10, 2):
-        run = RecreatingSimulation(seed)
-        try:
-            run.run()
-        except BaseException as error:
-            error.add_note(f"seed {seed}, recreates")
-            raise
-        recreated += run.recreated
+        recreated += ran(RecreatingSimulation(seed), f"seed {seed}, recreates").recreated
     assert recreated > SEEDS // 10
 
 
