@@ -12,6 +12,7 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import BadValue
 from mirrorlake.model.landed import LaterFormat, format_time
+from mirrorlake.model.table import TableId
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 
@@ -88,7 +89,7 @@ def test_stopped_tables_are_remembered_with_their_errors(records: Records) -> No
 
 def test_the_last_truncation_of_each_table_is_remembered(records: Records) -> None:
     for table, position, generation in (("a", "0/1:1", "g"), ("b", "0/2:1", "h"), ("a", "9", "i")):
-        records.truncate(table, position, generation)
+        records.truncate(TableId("", table), position, generation)
     assert records.truncated() == {
         "a": {"position": "9", "generation": "i"},
         "b": {"position": "0/2:1", "generation": "h"},

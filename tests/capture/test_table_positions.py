@@ -198,20 +198,28 @@ class TestPlace:
 
 
 class TestIdentities:
+    @pytest.mark.parametrize(
+        "name", [TableId("shop", "a.b"), TableId("a.b", "c"), TableId("", "x")]
+    )
+    def test_names_with_dots_are_told_apart(self, store: MemoryStore, name: TableId) -> None:
+        records = Records(store, ZONE)
+        records.truncate(name, "0/14:3", "generation", "17")
+        assert table_positions.identities(records) == {name: "17"}
+
     def test_a_table_has_that_of_its_truncation_while_it_has_no_folder(
         self, store: MemoryStore
     ) -> None:
         """Or one that is created in its place after a crash would be taken for it."""
         records, name = Records(store, ZONE), TableId.parse("shop.orders")
         assert table_positions.identities(records) == {}
-        records.truncate(str(name), "0/14:3", "generation", "17")
+        records.truncate(name, "0/14:3", "generation", "17")
         assert table_positions.identities(records) == {name: "17"}
         describe(store, replace(table("shop.orders"), identity="18"))
         assert table_positions.identities(records) == {name: "18"}
 
     def test_a_truncation_of_an_earlier_release_has_none(self, store: MemoryStore) -> None:
         records = Records(store, ZONE)
-        records.truncate("shop.orders", "0/14:3", "generation")
+        records.truncate(TableId.parse("shop.orders"), "0/14:3", "generation")
         assert table_positions.identities(records) == {}
 
 

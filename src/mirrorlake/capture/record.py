@@ -35,6 +35,7 @@ from mirrorlake.model.landed import (
     parse_time,
     readable_time,
 )
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.table import Attached, KnownTables
 from mirrorlake.storage.store import Store
@@ -398,16 +399,16 @@ class Records:
         self.store.delete(f"{self.folder}/{AWAITED}")
 
     def truncated(self) -> dict[str, dict[str, str]]:
-        """Table name to `position`, `generation` and the table's `identity` of its last truncation
-        (strict zones)."""
+        """Table name to `position` and `generation` of its last truncation (strict zones), and to
+        `schema` and `identity` of the table."""
         return dict(self._read(TRUNCATED).get("tables", {}))
 
     def truncate(
-        self, table: str, position: str, generation: str, identity: str | None = None
+        self, table: TableId, position: str, generation: str, identity: str | None = None
     ) -> None:
         entry = {"position": position, "generation": generation}
-        entry |= {"identity": identity} if identity else {}
-        self._write(TRUNCATED, {"tables": self.truncated() | {table: entry}})
+        entry |= {"schema": table.schema, "identity": identity} if identity else {}
+        self._write(TRUNCATED, {"tables": self.truncated() | {str(table): entry}})
 
     def _read(self, path: str) -> dict[str, Any]:
         try:

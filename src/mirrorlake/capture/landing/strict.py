@@ -72,7 +72,7 @@ class Strict:
         """
         generation = table_positions.new_generation()
         own = self._tables[table]
-        self._records.truncate(str(table), str(position), generation, own.identity)
+        self._records.truncate(table, str(position), generation, own.identity)
         self._rebuild(own, folder, generation, position)
         return 1
 

@@ -117,9 +117,13 @@ def known(records: Records) -> dict[TableId, str]:
 
 def identities(records: Records) -> dict[TableId, str]:
     """`SourceTable.identity` of the tables of the stream, as of their load."""
-    noted = {TableId.parse(name): entry for name, entry in records.truncated().items()}
-    # Of one whose folder was deleted for a truncation, before another one was made.
-    emptied = {table: one["identity"] for table, one in noted.items() if "identity" in one}
+    # Of one whose folder was deleted for a truncation, before another one was made. Names may have
+    # dots, as schemas may.
+    emptied = {
+        TableId(one["schema"], name.removeprefix(f"{one['schema']}.")): one["identity"]
+        for name, one in records.truncated().items()
+        if "identity" in one
+    }
     own = _own_folders(records).items()
     return emptied | {table: found.identity for table, found in own if found.identity}
 
