@@ -76,6 +76,8 @@ class Table:
             return is_limited and self._is_inside(row, low, high, is_closed=is_closed)
 
         inside = [row for row in self.rows if is_inside(row)]
+        if self.soft is not None:
+            inside = [row for row in inside if row in self.alike(row)]
         told, there = (
             Table(self.key, soft=self.soft, metadata=self.metadata),
             Table(self.key, inside),

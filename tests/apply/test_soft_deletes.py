@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import ROW_COMMIT_TIME, ROW_DELETED, ROW_POSITION, Marker
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored, Reader
@@ -69,6 +71,14 @@ class SoftTable:
         landed = [as_file(self.shape, file) for file in files]
         step = self.mirrored.step(*landed, soft=True, **more)
         self._check(step, self.model.apply(changes))
+
+    def backfill(self, *rows: Row) -> None:
+        """A chunk of all keys has these rows."""
+        changes = [Change(Marker.UPSERT, row) for row in rows]
+        landed = as_file(self.shape, changes)
+        step = self.mirrored.step(landed, soft=True, backfill=BackfillChunk("b", 1, KeyRange()))
+        marked = [Change(one.marker, (*one.row, False)) for one in changes]
+        self._check(step, self.model.backfill(marked, None, None, is_closed=False))
 
     def with_key(self, *key: str) -> SoftTable:
         """The same table with another key from now on, which its deleted rows do not have."""
@@ -177,6 +187,27 @@ def check_another_key(table: SoftTable) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_another_key_deleted_rows_stay_beside_others(store: LocalStore, kind: str) -> None:
     check_another_key(SoftTable(store, TOLD, **KINDS[kind]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_backfill_leaves_deleted_rows_beside_others(store: LocalStore, kind: str) -> None:
+    """Of the keys that the table gets, "a" has a deleted row beside another one, "c" deleted rows
+    alone."""
+    table = SoftTable(store, TOLD, **KINDS[kind])
+    rows = [(1, "a", "1:1"), (2, "a", "1:2"), (3, "b", "1:3"), (4, "c", "1:4"), (5, "c", "1:5")]
+    table.apply([Change(INS, row) for row in rows])
+    table.apply([Change(DEL, (n, None, "2:1")) for n in (1, 4, 5)])
+    table.with_key("v")
+    table.backfill((2, "a", "1:2"), (3, "b", "1:3"))
+    table.backfill((9, "a", "3:1"), (6, "c", "3:2"))
+    assert counted(table.mirrored.rows()) == counted(
+        [
+            (1, "a", "2:1", True),
+            (9, "a", "3:1", False),
+            (3, "b", None, True),
+            (6, "c", "3:2", False),
+        ]
+    )
 
 
 def test_a_truncation_marks_all_rows_with_its_time(store: LocalStore) -> None:
