@@ -66,11 +66,14 @@ class Coded:
 
 def encode(keys: pa.Table) -> Coded:
     """Number the distinct keys from 0, in the order of first occurrence."""
-    code = np.zeros(keys.num_rows, np.int64)
-    for index, column in enumerate(keys.columns):
+    code, codes = np.zeros(keys.num_rows, np.int64), 1
+    for column in keys.columns:
         values, distinct = _column(comparable(contiguous(column)))
-        # Both factors are below the number of rows, so the product fits 63 bits.
-        code = _column(pa.array(code * distinct + values))[0] if index else values
+        if codes == 1:
+            code, codes = values, distinct
+        elif distinct > 1:
+            # Both factors are below the number of rows, so the product fits 63 bits.
+            code, codes = _column(pa.array(code * distinct + values))
     highest = np.maximum.accumulate(code)
     return Coded(code, np.flatnonzero(np.diff(highest, prepend=-1)))
 
@@ -102,12 +105,22 @@ def up_to(code: np.ndarray, most: np.ndarray) -> np.ndarray:
 
 def _column(column: pa.Array) -> tuple[np.ndarray, int]:
     """The code of each value, and the number of distinct codes."""
+    if _is_constant(column):
+        return np.zeros(len(column), np.int64), 1
     if pa.types.is_signed_integer(column.type) and len(column) and not column.null_count:
         low, high = (bound.as_py() for bound in pc.min_max(column).values())
         if high - low < CLOSE * len(column):
             return _close(column.to_numpy().astype(np.int64) - low, high - low + 1)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def _is_constant(column: pa.Array) -> bool:
+    """Whether all rows have one value, as many columns of events have. Most others are told apart
+    by their ends."""
+    if not len(column) or column.null_count or column[0] != column[-1]:
+        return False
+    return bool(pc.all(pc.equal(column, column[0])).as_py())
 
 
 def _close(values: np.ndarray, beyond: int) -> tuple[np.ndarray, int]:

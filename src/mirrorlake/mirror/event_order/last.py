@@ -24,15 +24,17 @@ def last_of_each(group: np.ndarray, groups: int, parts: Iterator[Part]) -> np.nd
     evaluated only for the records that the earlier ones do not decide.
     """
     alive = np.flatnonzero(group >= 0)
+    own = group[alive]
     for part in parts:
-        if _is_distinct(group[alive]):
+        if _is_distinct(own, groups):
             break
         values = part(alive)
         highest = np.full(groups, np.iinfo(values.dtype).min, values.dtype)
-        np.maximum.at(highest, group[alive], values)
-        alive = alive[values == highest[group[alive]]]
+        np.maximum.at(highest, own, values)
+        stays = values == highest[own]
+        alive, own = alive[stays], own[stays]
     found = np.full(groups, -1)
-    found[group[alive][::-1]] = alive[::-1]
+    found[own[::-1]] = alive[::-1]
     return found
 
 
@@ -71,9 +73,11 @@ def _columns(rows: pa.Table) -> Callable[[str], np.ndarray]:
     return lambda name: np.asarray(contiguous(rows.column(name)).to_numpy(zero_copy_only=False))
 
 
-def _is_distinct(group: np.ndarray) -> bool:
+def _is_distinct(group: np.ndarray, groups: int) -> bool:
     """Whether no group occurs twice."""
-    return len(group) < 2 or int(np.bincount(group).max()) < 2
+    occurs = np.zeros(groups, bool)
+    occurs[group] = True
+    return int(np.count_nonzero(occurs)) == len(group)
 
 
 def _ranks(texts: pa.ChunkedArray, records: np.ndarray) -> np.ndarray:

@@ -173,7 +173,7 @@ def _places(log: pa.Array, readable: np.ndarray, *numbers: np.ndarray) -> Places
 
 
 def _one_log(events: pa.Table) -> pa.Array:
-    return pa.array(np.full(events.num_rows, ""), pa.string())
+    return pa.repeat(pa.scalar(""), events.num_rows)
 
 
 def _column(events: pa.Table, name: str) -> pa.Array:
