@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.capture import members, schema_policy
+from mirrorlake.capture import members
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.unloaded import Unloaded
@@ -21,17 +21,15 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
-from mirrorlake.capture.watch import append_only, unpublished, without_effect
-from mirrorlake.capture.watch.findings import FINDING, Findings
+from mirrorlake.capture.watch import append_only, without_effect
 from mirrorlake.capture.watch.joining import Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
+from mirrorlake.capture.watch.table_watch import TableWatch
 from mirrorlake.errors import (
     SlotInUse,
-    SourceGap,
     SourceUnavailable,
-    TableAltered,
     TableError,
 )
 from mirrorlake.model.change import SchemaChangeKind
@@ -40,16 +38,11 @@ from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
-    ALTERED,
-    DIFFERS,
     ChangeStream,
-    CheckResult,
-    CheckSeverity,
-    Inclusion,
     Snapshot,
     Source,
 )
-from mirrorlake.sources.chunk import Part, SchemaChange, TableDiffers
+from mirrorlake.sources.chunk import Part
 from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import RENEW, TERM, Lease, renewed
 
@@ -98,7 +91,6 @@ class Capture:
         self._lease = Lease(records.store, "capture", clock, holder, records.stream_id)
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
-        self._findings = Findings(records, clock)
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
         self._is_continuous = False  # tables that come may wait, while the others go on
@@ -121,6 +113,17 @@ class Capture:
             begins=partial(append_only.begins, records),
             undescribed=self._guard.look_soon,
             divides=not settings.ignores_columns,
+        )
+        self._table_watch = TableWatch(
+            source,
+            records,
+            sinks,
+            settings,
+            clock,
+            self._backfills,
+            self._unloaded,
+            self._streamed,
+            self._lost,
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -165,7 +168,7 @@ class Capture:
             self.step(0.2)
             if loop.is_read_to(target):
                 self._check_source(self._source.discover())
-                if self._findings.awaits_log:
+                if self._table_watch.awaits_log:
                     target = self._source.current()
                 else:
                     self._finish()
@@ -385,9 +388,9 @@ class Capture:
             self._reached,
             self._lease.check,
             self._know_from,
-            self._refusal,
+            self._table_watch.refusal,
             self._backfills.take,
-            self._differs,
+            self._table_watch.differs,
             lambda: {*self._backfills.differing, *self._unloaded.tables},
             self._landed,
         )
@@ -435,32 +438,6 @@ class Capture:
         for writer in self._writers:
             writer.stop(table, error)
         self._backfills.stop(table, error)
-
-    def _refusal(self, change: SchemaChange) -> TableError | None:
-        """Why a table cannot go on after its columns, or its key, have changed."""
-        is_corrected = all(sink.is_corrected for sink in self._sinks)
-        unsupported = "" if is_corrected else "the event files of a table have one key"
-        return schema_policy.refusal(self._settings, change, unsupported)
-
-    def _differs(self, part: TableDiffers) -> None:
-        """Backfill a table that differs, where that is configured and possible; else stop it."""
-        if part.table not in {table.table for table in self._streamed()}:
-            return
-        # As it is now: it may have got a key just before.
-        table = next((one for one in self._source.discover() if one.table == part.table), None)
-        if table is None:
-            return
-        is_retyped = part.kinds <= schema_policy.TYPES - self._settings.stops_at
-        if is_retyped and not any(sink.is_corrected for sink in self._sinks):
-            # Event files keep each value with the type that it had.
-            log.warning(FINDING, check="columns", message=part.error.what, table=str(part.table))
-            return
-        is_corrected = is_retyped or all(sink.is_corrected for sink in self._sinks)
-        error = part.error if self._backfills.refused or not is_corrected else None
-        if error := error or schema_policy.refusal_to_read(self._settings, table, part):
-            self._lost(part.table, error)
-        else:
-            self._backfills.require(table.table, part.error, part.saved, part.within)
 
     def _landed(self, part: Part) -> Part | None:
         found = self._unloaded.landed(part)
@@ -535,25 +512,6 @@ class Capture:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 
-    def _look_at_tables(self, tables: Sequence[SourceTable]) -> None:
-        """Treat append-only tables that differ; note what changed without effect."""
-        for part in without_effect.renamed(self._records, tables):
-            self._differs(part)
-        without_effect.look(self._records, tables, self._clock.now())
-        streamed = {table.table for table in self._streamed()}
-        complete = streamed - {*self._backfills.differing}
-        differing = append_only.look(self._records, tables, self._clock.now(), complete)
-        append_only.treat(
-            self._records,
-            [table for table in differing if table.table in streamed],
-            self._settings.uncaptured,
-            self._unloaded.tables,
-            self._clock.now(),
-            self._lost,
-            self._backfills.require,
-            self._backfills.refused,
-        )
-
     def _look_at_log(self) -> None:
         """Look at how much of its log the source keeps, when it is time: whether that grows is seen
         only when what was read is acknowledged. Raises SourceGap once it keeps no more."""
@@ -564,37 +522,11 @@ class Capture:
             self._guard.release()
             raise self._log_start.with_hint(gap)
 
-    def _looked(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:
-        """What the source finds now, after tables that it has ceased to stream were added again."""
-        found, streamed = self._source.watch(self._streamed()), self._streamed()
-        if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
-            return list(unpublished.without_repair(found))
-        again = unpublished.find(found, streamed, tables, self._settings)
-        tried = unpublished.include(self._source.objects, again, self._backfills.require)
-        held = {Inclusion.LOCKED, Inclusion.AWAITED}
-        waiting = {table for table, outcome in tried.items() if outcome in held}
-        self._backfills.hold(waiting)
-        if Inclusion.ADDED in tried.values():
-            # What differs is told once.
-            told = [one for one in found if one.severity is not CheckSeverity.ERROR]
-            found = [*told, *self._source.watch(streamed)]
-        return list(unpublished.waiting(found, waiting))
-
     def _check_source(self, tables: Sequence[SourceTable]) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
         self._lease.check()
         # Before a table that has lost its key is published without its updates.
-        self._look_at_tables(tables)
+        self._table_watch.look_at_tables(tables)
         self._look_at_log()
-        for finding in self._findings.told(self._looked(tables)):
-            if finding.check == DIFFERS and finding.table is not None and finding.kind:
-                error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
-                kinds = frozenset({finding.kind})
-                self._differs(TableDiffers(finding.table, kinds, error, (), finding.within))
-            if finding.severity is CheckSeverity.ERROR and finding.table is None:
-                gap = SourceGap(finding.message, where="the source", hint=finding.remedy)
-                raise self._log_start.with_hint(gap)
-            if finding.severity is CheckSeverity.ERROR and finding.table is not None:
-                as_what = TableAltered if finding.check == ALTERED else TableError
-                lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._lost(finding.table, lost)
+        if gap := self._table_watch.look_at_source(tables):
+            raise self._log_start.with_hint(gap)

@@ -1,0 +1,141 @@
+"""Looks at the tables of a source for what would be lost silently: such a table is read again, or
+stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from mirrorlake.capture import schema_policy
+from mirrorlake.capture.backfill.backfills import Backfills
+from mirrorlake.capture.backfill.unloaded import Unloaded
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.sink import Sink
+from mirrorlake.capture.watch import append_only, unpublished, without_effect
+from mirrorlake.capture.watch.findings import FINDING, Findings
+from mirrorlake.errors import SourceGap, TableAltered, TableError
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import (
+    ALTERED,
+    DIFFERS,
+    CheckResult,
+    CheckSeverity,
+    Inclusion,
+    Source,
+)
+from mirrorlake.sources.chunk import SchemaChange, TableDiffers
+from mirrorlake.sources.table import SourceTable
+
+log = structlog.get_logger()
+
+
+class TableWatch:
+    """Watches the tables of one stream. Not for several threads.
+
+    streamed: returns the tables that are not stopped; stop: stops one of them.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        records: Records,
+        sinks: Sequence[Sink],
+        settings: CaptureSettings,
+        clock: Clock,
+        backfills: Backfills,
+        unloaded: Unloaded,
+        streamed: Callable[[], Sequence[SourceTable]],
+        stop: Callable[[TableId, TableError], None],
+    ) -> None:
+        self._source, self._records, self._sinks = source, records, sinks
+        self._settings, self._clock = settings, clock
+        self._backfills, self._unloaded = backfills, unloaded
+        self._streamed, self._stop = streamed, stop
+        self._findings = Findings(records, clock)
+
+    @property
+    def awaits_log(self) -> bool:
+        """Whether the log has more of what the last look has found than the stream has read."""
+        return self._findings.awaits_log
+
+    def refusal(self, change: SchemaChange) -> TableError | None:
+        """Why a table cannot go on after its columns, or its key, have changed."""
+        is_corrected = all(sink.is_corrected for sink in self._sinks)
+        unsupported = "" if is_corrected else "the event files of a table have one key"
+        return schema_policy.refusal(self._settings, change, unsupported)
+
+    def differs(self, part: TableDiffers) -> None:
+        """Backfill a table that differs, where that is configured and possible; else stop it."""
+        if part.table not in {table.table for table in self._streamed()}:
+            return
+        # As it is now: it may have got a key just before.
+        table = next((one for one in self._source.discover() if one.table == part.table), None)
+        if table is None:
+            return
+        is_retyped = part.kinds <= schema_policy.TYPES - self._settings.stops_at
+        if is_retyped and not any(sink.is_corrected for sink in self._sinks):
+            # Event files keep each value with the type that it had.
+            log.warning(FINDING, check="columns", message=part.error.what, table=str(part.table))
+            return
+        is_corrected = is_retyped or all(sink.is_corrected for sink in self._sinks)
+        error = part.error if self._backfills.refused or not is_corrected else None
+        if error := error or schema_policy.refusal_to_read(self._settings, table, part):
+            self._stop(part.table, error)
+        else:
+            self._backfills.require(table.table, part.error, part.saved, part.within)
+
+    def look_at_tables(self, tables: Sequence[SourceTable]) -> None:
+        """Treat append-only tables that differ; note what changed without effect."""
+        for part in without_effect.renamed(self._records, tables):
+            self.differs(part)
+        without_effect.look(self._records, tables, self._clock.now())
+        streamed = {table.table for table in self._streamed()}
+        complete = streamed - {*self._backfills.differing}
+        differing = append_only.look(self._records, tables, self._clock.now(), complete)
+        append_only.treat(
+            self._records,
+            [table for table in differing if table.table in streamed],
+            self._settings.uncaptured,
+            self._unloaded.tables,
+            self._clock.now(),
+            self._stop,
+            self._backfills.require,
+            self._backfills.refused,
+        )
+
+    def look_at_source(self, tables: Sequence[SourceTable]) -> SourceGap | None:
+        """Treat what the source finds now. Returns what keeps the whole stream from going on.
+
+        tables: those of the source.
+        """
+        for finding in self._findings.told(self._looked(tables)):
+            if finding.check == DIFFERS and finding.table is not None and finding.kind:
+                error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
+                kinds = frozenset({finding.kind})
+                self.differs(TableDiffers(finding.table, kinds, error, (), finding.within))
+            if finding.severity is CheckSeverity.ERROR and finding.table is None:
+                return SourceGap(finding.message, where="the source", hint=finding.remedy)
+            if finding.severity is CheckSeverity.ERROR and finding.table is not None:
+                as_what = TableAltered if finding.check == ALTERED else TableError
+                lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
+                self._stop(finding.table, lost)
+        return None
+
+    def _looked(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:
+        """What the source finds now, after tables that it has ceased to stream were added again."""
+        found, streamed = self._source.watch(self._streamed()), self._streamed()
+        if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
+            return list(unpublished.without_repair(found))
+        again = unpublished.find(found, streamed, tables, self._settings)
+        tried = unpublished.include(self._source.objects, again, self._backfills.require)
+        held = {Inclusion.LOCKED, Inclusion.AWAITED}
+        waiting = {table for table, outcome in tried.items() if outcome in held}
+        self._backfills.hold(waiting)
+        if Inclusion.ADDED in tried.values():
+            # What differs is told once.
+            told = [one for one in found if one.severity is not CheckSeverity.ERROR]
+            found = [*told, *self._source.watch(streamed)]
+        return list(unpublished.waiting(found, waiting))
