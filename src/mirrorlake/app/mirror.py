@@ -14,7 +14,7 @@ from mirrorlake.app import extras, files
 from mirrorlake.app.changes import cut
 from mirrorlake.app.changes.cut import ConsistentCut
 from mirrorlake.app.changes.feed_views import FeedView, feed_views
-from mirrorlake.app.deferred_engine import DeferredEngine
+from mirrorlake.app.engines import Engines, Say
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
@@ -34,12 +34,7 @@ from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.app.targets.target_status import built_paths, readers_of
 from mirrorlake.app.verification.verify import Progress, Verification, VerifySettings, verify
 from mirrorlake.apply.engine import Engine
-from mirrorlake.apply.in_process.committer import LogCommitter
-from mirrorlake.apply.in_process.optimizer import NoOptimizer
-from mirrorlake.apply.in_process.runner import InProcessRunner
-from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
-from mirrorlake.apply.runner import Runner
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
@@ -52,7 +47,6 @@ from mirrorlake.config import Project
 from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, SparkUnavailable, UsageError
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
-from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
@@ -63,9 +57,6 @@ from mirrorlake.storage.urls import StorageLocation
 
 if TYPE_CHECKING:
     from mirrorlake.app.events.applying import EventApplier
-    from mirrorlake.spark.session.spark_session import Spark
-
-Say = Callable[[str], None]
 
 
 class Mirror:
@@ -90,13 +81,10 @@ class Mirror:
     ) -> None:
         self.project = project
         self.stop = stop or threading.Event()
-        self._given, self._reached, self._say, self._prepare = spark, reached, say, prepare
-        self._spark: Spark | None = None
-        self._engine: Engine | None = None
-        self._events_runner: Runner | None = None
-        self._platform = ""
-        self._tables = tables or project.tables_elsewhere
+        self._reached, self._prepare = reached, prepare
         self._store = store_of(project)
+        tables = tables or project.tables_elsewhere
+        self._engines = Engines(project, self._store, spark, tables, reached, say)
 
     @classmethod
     def open(
@@ -129,15 +117,11 @@ class Mirror:
 
     def cancel(self) -> None:
         """End the Spark jobs of ours that are under way."""
-        for one in (self._engine, self._events_runner):
-            if one is not None:
-                one.cancel()
+        self._engines.cancel()
 
     def close(self) -> None:
         """Let go of Spark, if it is ours."""
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = self._engine = self._events_runner = None
+        self._engines.close()
 
     def check_root(self) -> None:
         """Refuse a wrong root, before anything is created.
@@ -215,11 +199,11 @@ class Mirror:
         self.check_root()
         # Without Spark there is nothing to apply with, and yet something to plan.
         with suppress(SparkUnavailable):
-            self._look_at_platform()
+            self._engines.look_at_platform()
         settings = self.project.mirror
-        reader = LogReader(self._store, settings.strategy, self._platform)
+        reader = LogReader(self._store, settings.strategy, self._engines.platform)
         clock = WallClock(self.stop)
-        planning = Planning(self._store, reader, settings, clock, platform=self._platform)
+        planning = Planning(self._store, reader, settings, clock, platform=self._engines.platform)
         return planning.whole_plan(planning.cuts.newest())
 
     def preflight(
@@ -296,7 +280,7 @@ class Mirror:
             with self._noted(ended.MIRROR):
                 return self._events(keeps_changes=keeps_changes).once()
         self.check_root()
-        engine = self._deferred()
+        engine = self._engines.deferred()
 
         def waiting_files(table: TableId, files: int) -> None:
             if files:
@@ -383,7 +367,7 @@ class Mirror:
         """
         check_root(self.project, self._store)
         clock = WallClock(self.stop)
-        return maintained(self.project, self._deferred(), clock, tables, dry_run=dry_run)
+        return maintained(self.project, self._engines.deferred(), clock, tables, dry_run=dry_run)
 
     def enable_feed(self, table: str) -> FeedSwitch:
         """Switch the change feed of a table on that was mirrored without it, and return the first
@@ -392,7 +376,7 @@ class Mirror:
         Raises LeaseHeld while the mirror runs, UsageError for a table that there is not.
         """
         check_root(self.project, self._store)
-        return enable_feed(self.project, self._deferred(), WallClock(self.stop), table)
+        return enable_feed(self.project, self._engines.deferred(), WallClock(self.stop), table)
 
     def backfill(
         self,
@@ -463,58 +447,7 @@ class Mirror:
 
     def engine(self) -> Engine:
         """The engine; starts Spark at the first call."""
-        if self._engine is None:
-            with extras.needed("applying changes"):
-                from mirrorlake.spark.engine import spark_engine
-                from mirrorlake.spark.trial import guard
-
-            self._spark = self._started()
-            strategy = self.project.mirror.strategy
-            if strategy is not StrategySetting.MERGE:
-                self._platform = guard.closed(self._spark, self.project.tables_elsewhere)
-            self._engine = spark_engine(
-                self._spark,
-                self._store,
-                self._reached,
-                strategy=strategy,
-                platform=self._platform,
-                compaction=self.project.mirror.compaction,
-                template=self.project.mirror.template,
-            )
-        return self._engine
-
-    def _started(self) -> Spark:
-        """The Spark to work in."""
-        from mirrorlake.spark.session.spark_session import Spark
-
-        if self._given is not None:
-            return Spark.given(self._given, self.project.tables_elsewhere)
-        self._say("Starting Spark")
-        return Spark.start(self.project.spark, self._say, self._tables)
-
-    def _deferred(self) -> DeferredEngine:
-        """An engine that starts Spark when it writes."""
-        with extras.needed("applying changes"):
-            self._look_at_platform()
-        reading = Engine(
-            self._store,
-            InProcessRunner(),
-            LogCommitter(),
-            LogTables(self._store),
-            optimizer=NoOptimizer(),
-            strategy=self.project.mirror.strategy,
-            platform=self._platform,
-        )
-        return DeferredEngine(self._engine or reading, self.engine)
-
-    def _look_at_platform(self) -> None:
-        """What is known without Spark of why `direct` is not open. Raises SparkUnavailable."""
-        from mirrorlake.spark.session import jars
-        from mirrorlake.spark.trial import record as trials
-
-        self._platform = self._platform or jars.untested() or trials.failure()
-        if self.project.tables_elsewhere is not None and not jars.is_tested():
-            self._platform = self._platform or trials.failure(trials.ON_OBJECTS)
+        return self._engines.engine()
 
     def capture(self, progress: Loading = lambda _progress: None) -> Capture:
         return capturing.capture_of(self.project, self.stop, progress, reached=self._reached)
@@ -539,7 +472,7 @@ class Mirror:
             executors=lambda: Executors.threads(engine.slots),
             name=self.project.name,
             source=self.project.source.monitored_as if self.project.source else "GenericMirror",
-            platform=self._platform,
+            platform=self._engines.platform,
             readers=partial(readers_of, self.project),
             built=partial(built_paths, self.project),
         )
@@ -550,24 +483,9 @@ class Mirror:
     def _events(self, *, keeps_changes: bool = False) -> EventApplier:
         with extras.needed("applying events"):
             from mirrorlake.app.events.applying import EventApplier
-        is_spread = self.project.spark.is_cluster
-        if self._given is not None:
-            is_spread = hasattr(self._given, "_jsparkSession")  # Spark Connect has no tasks
-        runner = self._event_runner if is_spread else None
+        runner = self._engines.tasks if self._engines.has_tasks() else None
         told, clock = {"keeps_changes": keeps_changes}, WallClock(self.stop)
         return EventApplier(self.project, clock, self.stop, self._reached, runner, **told)
-
-    def _event_runner(self) -> Runner:
-        """Runs the tasks of event files, which alone access the tables; starts Spark at the first
-        call."""
-        if self._events_runner is None:
-            with extras.needed("applying events on a cluster"):
-                from mirrorlake.spark.session.spark_session import Spark
-
-                is_given = self._given is not None
-                spark = Spark.for_tasks(self._given) if is_given else self._started()
-            self._spark, self._events_runner = spark, spark_runner(lambda: spark.session)
-        return self._events_runner
 
     def _apply_events(self, watcher: Watcher | None) -> ApplyReport:
         applier = self._events()
@@ -584,12 +502,8 @@ class Mirror:
 
     def _load_tasks(self, *, alone: bool = False) -> AbstractContextManager[None]:
         """As `LoadTaskRunner.running`."""
-        new_runner = partial(spark_runner, self._session)
+        new_runner = partial(spark_runner, self._engines.session)
         return LoadTaskRunner(self.project, self._store, new_runner).running(alone=alone)
-
-    def _session(self) -> Any:
-        self.engine()
-        return self._spark.session if self._spark else None
 
     def _backfills(self) -> BackfillRecords:
         return BackfillRecords(Records(self._store, root.LANDING))
