@@ -20,7 +20,7 @@ file right, in whatever state the table is:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -37,6 +37,7 @@ from mirrorlake.capture.backfill.jobs import (
 )
 from mirrorlake.capture.backfill.ranges import remaining
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
+from mirrorlake.capture.backfill.running import Result, RunningBackfill, SnapshotSession
 from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
@@ -64,8 +65,6 @@ MOST_RETRY_SECONDS = 30.0
 PAUSE = 4
 """Times as long as reading a table without a key took in vain, until it is read again."""
 
-Result = ReadChunk | TableError | Unavailable
-
 
 @dataclass(frozen=True, slots=True)
 class BackfillSettings:
@@ -79,38 +78,6 @@ class BackfillSettings:
     at_once: int = 2
     retry_seconds: float = 1.0
     unseen: int = 10
-
-
-@dataclass(slots=True)
-class _Session:
-    """One snapshot of one table, and what happened to the table since just before it. begun: when;
-    ready: the chunk to be landed; pending: the one behind it, which is read meanwhile."""
-
-    window: ChangeWindow
-    reading: ChunkReading
-    begun: float
-    pending: Future[Result] | None = None
-    ready: ReadChunk | None = None
-
-
-@dataclass(slots=True)
-class _Running:
-    """A backfill under way. left: the keys to read; limits: of its chunks; read, size: rows and
-    bytes, and since when, for the limits per second; landed: when the last chunk was; not_before:
-    when the source is read again; unseen: how often its columns were other ones than the stream
-    has described, since a chunk was read."""
-
-    job: BackfillJob
-    table: SourceTable
-    left: KeyRange
-    limits: ChunkLimits
-    since: float
-    landed: float
-    read: int = 0
-    size: int = 0
-    not_before: float = 0.0
-    unseen: int = 0
-    session: _Session | None = None
 
 
 class Backfills:
@@ -145,7 +112,7 @@ class Backfills:
         self._guard, self._begins, self._undescribed = guard, begins, undescribed
         self._divides = divides
         self._tables: dict[TableId, SourceTable] = {}
-        self._running: dict[TableId, _Running] = {}
+        self._running: dict[TableId, RunningBackfill] = {}
         self._looked = float("-inf")
         self._waiting = False  # for one that is under way
         self._over: set[str] = set()
@@ -163,7 +130,7 @@ class Backfills:
     def abandon(self) -> None:
         """The stream ends: what is read and not landed is read again."""
         for running in self._running.values():
-            self._end_session(running)
+            running.end_session()
         self._running = {}
 
     @property
@@ -348,12 +315,12 @@ class Backfills:
         self._guard()
         if is_new:
             self._begins(job)
-        self._running[table] = _Running(job, found, left, limits, since, since)
+        self._running[table] = RunningBackfill(job, found, left, limits, since, since)
         self._jobs.write(job)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)
 
-    def _end(self, running: _Running, state: BackfillJobState, message: str) -> None:
-        self._end_session(running)
+    def _end(self, running: RunningBackfill, state: BackfillJobState, message: str) -> None:
+        running.end_session()
         del self._running[running.table.table]
         self._ended(running.job, state, message)
 
@@ -383,7 +350,9 @@ class Backfills:
 
     # -- one table ------------------------------------------------------------------------------
 
-    def _advance(self, running: _Running, loop: CaptureLoop, writers: Sequence[SinkWriter]) -> None:
+    def _advance(
+        self, running: RunningBackfill, loop: CaptureLoop, writers: Sequence[SinkWriter]
+    ) -> None:
         table = running.table.table
         is_behind = any(writer.is_ahead(table) for writer in writers)
         if running.session is None and not is_behind:
@@ -403,7 +372,7 @@ class Backfills:
             return
         self._land(running, session, session.ready, loop, writers)
 
-    def _overflown(self, running: _Running, session: _Session) -> None:
+    def _overflown(self, running: RunningBackfill, session: SnapshotSession) -> None:
         """There are too many changes to be kept. Without a key all of the table is read at once: a
         while passes before the next attempt, so that the source does not do only that."""
         reason = "its table changes faster than it is read"
@@ -414,10 +383,10 @@ class Backfills:
         now = self._clock.monotonic()
         running.not_before = max(running.not_before, now + PAUSE * (now - session.begun))
 
-    def _open(self, running: _Running, loop: CaptureLoop) -> None:
+    def _open(self, running: RunningBackfill, loop: CaptureLoop) -> None:
         """Begin a window, and then the snapshot."""
         now = self._clock.monotonic()
-        if loop.is_open or now < running.not_before or not self._may_read(running):
+        if loop.is_open or now < running.not_before or not running.may_read(now):
             return
         running.table = self._tables[running.table.table]
         try:
@@ -433,25 +402,27 @@ class Backfills:
             self._clock,
             is_estimated=running.job.expected is None,
         )
-        running.session = _Session(ChangeWindow(running.table, loop.complete), reading, now)
+        running.session = SnapshotSession(ChangeWindow(running.table, loop.complete), reading, now)
 
-    def _read(self, running: _Running, session: _Session) -> None:
+    def _read(self, running: RunningBackfill, session: SnapshotSession) -> None:
         """Take the chunk that is read, and have the one behind it read."""
         if session.ready is None and session.pending is not None and session.pending.done():
             self._take_read(running, session, session.pending.result())
         if running.session is session:
             self._read_on(running, session)
 
-    def _read_on(self, running: _Running, session: _Session) -> None:
+    def _read_on(self, running: RunningBackfill, session: SnapshotSession) -> None:
         """Have the next chunk read; end the session when another snapshot is to be read."""
         if session.pending is not None or (session.ready and session.ready.is_last):
             return
-        if not session.reading.is_over() and self._may_read(running):
+        if not session.reading.is_over() and running.may_read(self._clock.monotonic()):
             session.pending = self._pool.submit(session.reading.next)
         elif session.ready is None and not session.reading.is_read:
-            self._end_session(running)  # so that nothing is held open while nothing is read
+            running.end_session()  # so that nothing is held open while nothing is read
 
-    def _take_read(self, running: _Running, session: _Session, result: Result) -> None:
+    def _take_read(
+        self, running: RunningBackfill, session: SnapshotSession, result: Result
+    ) -> None:
         session.pending = None
         match result:
             case ReadChunk():
@@ -474,11 +445,11 @@ class Backfills:
             case Unavailable():
                 self._read_later(running, result.what)
 
-    def _is_patient(self, running: _Running) -> bool:
+    def _is_patient(self, running: RunningBackfill) -> bool:
         """Whether it waits for a change with other columns."""
         return bool(running.job.request.reason) or running.unseen < self._settings.unseen
 
-    def _read_later(self, running: _Running, reason: str) -> None:
+    def _read_later(self, running: RunningBackfill, reason: str) -> None:
         self._repeat(running, reason)
         # Until a chunk is landed; it may take a person to let it be read.
         running.job = running.job.now(self._clock.now(), message=reason)
@@ -487,21 +458,10 @@ class Backfills:
         pause = self._settings.retry_seconds * max(1, running.unseen - self._settings.unseen)
         running.not_before = self._clock.monotonic() + min(pause, MOST_RETRY_SECONDS)
 
-    def _may_read(self, running: _Running) -> bool:
-        """Whether the limits per second let another chunk be read."""
-        request, passed = running.job.request, self._clock.monotonic() - running.since
-        return not (
-            (request.max_rows_per_second and running.read > passed * request.max_rows_per_second)
-            or (
-                request.max_bytes_per_second
-                and running.size > passed * request.max_bytes_per_second
-            )
-        )
-
     def _land(
         self,
-        running: _Running,
-        session: _Session,
+        running: RunningBackfill,
+        session: SnapshotSession,
         chunk: ReadChunk,
         loop: CaptureLoop,
         writers: Sequence[SinkWriter],
@@ -559,25 +519,12 @@ class Backfills:
             self._read_on(running, session)
         self._reached(CrashPoint.BACKFILL_RECORDED)
 
-    def _repeat(self, running: _Running, reason: str) -> None:
+    def _repeat(self, running: RunningBackfill, reason: str) -> None:
         """Read from another snapshot what is not landed."""
-        self._end_session(running)
+        running.end_session()
         log.info(
             BACKFILL_REPEATED,
             table=str(running.table.table),
             backfill=running.job.request.id,
             reason=reason,
         )
-
-    def _end_session(self, running: _Running) -> None:
-        session, running.session = running.session, None
-        if session is None:
-            return
-        reading = session.reading
-        if session.pending is None:
-            reading.close()
-            return
-        # In the middle of a read on another thread. Without a key that would go on for long.
-        if not running.table.key:
-            reading.end()
-        session.pending.add_done_callback(lambda _done: reading.close())
