@@ -48,6 +48,20 @@ def test_the_first_row_of_each_key_is_returned(drawn) -> None:
     assert keys.encode(table).first.tolist() == [same.index(key) for key in dict.fromkeys(same)]
 
 
+@given(
+    st.lists(
+        st.sampled_from([["x"] * 4, [True] * 4, [1, 2, 1, 2], [1, 1, 2, 2], [1, 2, 3, 1]]),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_columns_of_one_value_or_few_tell_no_less_apart(columns) -> None:
+    rows = list(zip(*columns, strict=True))
+    seen = list(dict.fromkeys(rows))
+    table = pa.table(columns, names=[str(index) for index in range(len(columns))])
+    assert keys.encode(table).code.tolist() == [seen.index(row) for row in rows]
+
+
 @given(key_rows(), st.integers(1, 4))
 def test_chunks_make_no_difference(drawn, size: int) -> None:
     _shape, table, rows = drawn
