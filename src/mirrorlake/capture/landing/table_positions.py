@@ -122,7 +122,7 @@ def identities(records: Records) -> dict[TableId, str]:
     emptied = {
         TableId(one["schema"], name.removeprefix(f"{one['schema']}.")): one["identity"]
         for name, one in records.truncated().items()
-        if "identity" in one
+        if "schema" in one
     }
     own = _own_folders(records).items()
     return emptied | {table: found.identity for table, found in own if found.identity}
