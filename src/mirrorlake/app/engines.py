@@ -1,4 +1,4 @@
-"""The engine that applies changes, and the Spark that it works in, which starts when it has to."""
+"""The engines that apply changes, and the Spark that they work in, which starts when it has to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 class Engines:
-    """The engine of one mirror. platform: why the strategy `direct` is not open, as far as it is
+    """The engines of one mirror. platform: why the strategy `direct` is not open, as far as it is
     known; "" if it is.
 
     given: a SparkSession to work in, which is neither changed nor stopped. tables: where Spark has

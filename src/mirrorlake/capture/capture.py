@@ -27,21 +27,13 @@ from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.capture.watch.table_watch import TableWatch
-from mirrorlake.errors import (
-    SlotInUse,
-    SourceUnavailable,
-    TableError,
-)
+from mirrorlake.errors import SlotInUse, SourceUnavailable, TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import (
-    ChangeStream,
-    Snapshot,
-    Source,
-)
+from mirrorlake.sources.base import ChangeStream, Snapshot, Source
 from mirrorlake.sources.chunk import Part
 from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import RENEW, TERM, Lease, renewed

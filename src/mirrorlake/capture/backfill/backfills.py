@@ -37,7 +37,7 @@ from mirrorlake.capture.backfill.jobs import (
 )
 from mirrorlake.capture.backfill.ranges import remaining
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
-from mirrorlake.capture.backfill.running import Result, RunningBackfill, SnapshotSession
+from mirrorlake.capture.backfill.running import ReadResult, RunningBackfill, SnapshotSession
 from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
@@ -421,7 +421,7 @@ class Backfills:
             running.end_session()  # so that nothing is held open while nothing is read
 
     def _take_read(
-        self, running: RunningBackfill, session: SnapshotSession, result: Result
+        self, running: RunningBackfill, session: SnapshotSession, result: ReadResult
     ) -> None:
         session.pending = None
         match result:

@@ -12,7 +12,7 @@ from mirrorlake.errors import TableError, Unavailable
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.table import SourceTable
 
-Result = ReadChunk | TableError | Unavailable
+ReadResult = ReadChunk | TableError | Unavailable
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class SnapshotSession:
     window: ChangeWindow
     reading: ChunkReading
     begun: float
-    pending: Future[Result] | None = None
+    pending: Future[ReadResult] | None = None
     ready: ReadChunk | None = None
 
 
