@@ -13,6 +13,15 @@ from tests.older_postgres import RELEASES, install_of
 
 PATIENCE = 120.0
 SLOT = "standby1"
+SYNCHRONIZED = {"synchronized_standby_slots": SLOT}
+"""The primary sends nothing to a mirror that the standby does not have yet."""
+
+HAS_REPLAYED = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
+_IS_COPIED = """
+    select coalesce(bool_and(synced and not temporary and invalidation_reason is null
+                             and confirmed_flush_lsn >= %s::pg_lsn), false)
+    from pg_replication_slots where slot_name like %s
+"""
 
 NO_SMALLER = {"max_prepared_transactions"}
 """Settings that a standby needs no smaller than its primary."""
@@ -81,3 +90,29 @@ def wait_for(
             assert time.monotonic() < until, query
             meanwhile()
             time.sleep(0.05)
+
+
+def end_of(server: EmbeddedServer) -> str:
+    """The position of a server, as text."""
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        ((end,),) = sql.execute("select pg_current_wal_lsn()::text").fetchall()
+    return str(end)
+
+
+def until_copied(
+    first: EmbeddedServer,
+    second: EmbeddedServer,
+    slots: str = "mirrorlake%",
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Until the standby has copies of the slots that cover what the primary has now. A new slot is
+    copied when what it keeps of the catalog is no older than what the standby keeps. slots: a
+    pattern of their names."""
+    end = end_of(first)
+    with psycopg.connect(first.url, autocommit=True) as sql:
+
+        def log() -> None:
+            sql.execute("select pg_log_standby_snapshot()")
+            meanwhile()
+
+        wait_for(second, _IS_COPIED, end, slots, meanwhile=log)

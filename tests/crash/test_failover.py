@@ -18,17 +18,18 @@ from mirrorlake.sources.postgresql.connect import connect_replication, simple_qu
 from tests.conftest import Database
 from tests.crash.forked import mirrorlake
 from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
-from tests.standby import SLOT, either, pair, wait_for
+from tests.standby import (
+    HAS_REPLAYED,
+    SYNCHRONIZED,
+    either,
+    end_of,
+    pair,
+    until_copied,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
 
-SYNCHRONIZED = {"synchronized_standby_slots": SLOT}
-
-IS_COPIED = """
-    select coalesce(bool_and(synced and not temporary and invalidation_reason is null
-                             and confirmed_flush_lsn >= %s::pg_lsn), false)
-    from pg_replication_slots where slot_name like 'mirrorlake%%'
-"""
 IS_ACKNOWLEDGED = """
     select coalesce(bool_and(confirmed_flush_lsn >= %s::pg_lsn), false)
     from pg_replication_slots where slot_name like 'mirrorlake%%'
@@ -39,24 +40,6 @@ def project_on(folder: Path, url: str, server: EmbeddedServer, sql: psycopg.Conn
     project = Project(folder, Database(url, server, sql, "failover"))
     project.write()
     return project
-
-
-def until_copied(first: EmbeddedServer, second: EmbeddedServer) -> None:
-    """Until the standby has a copy of the slot that covers what the primary has now. A new slot is
-    copied when what it keeps of the catalog is no older than what the standby keeps."""
-    end = end_of(first)
-    with psycopg.connect(first.url, autocommit=True) as sql:
-
-        def log() -> None:
-            sql.execute("select pg_log_standby_snapshot()")
-
-        wait_for(second, IS_COPIED, end, meanwhile=log)
-
-
-def end_of(server: EmbeddedServer) -> str:
-    with psycopg.connect(server.url, autocommit=True) as sql:
-        ((end,),) = sql.execute("select pg_current_wal_lsn()::text").fetchall()
-    return str(end)
 
 
 @contextmanager
@@ -119,9 +102,6 @@ def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(
             assert "stream_interrupted" in log
             project.run("capture", "--once")
             assert_landed(project)
-
-
-HAS_REPLAYED = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
 
 
 @pytest.mark.long
