@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.arrow import arrow_schema
-from mirrorlake.sources.postgresql import snapshot
+from mirrorlake.sources.postgresql.reading import by_key
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -79,7 +79,7 @@ def test_a_type_cannot_change_between_a_look_at_it_and_the_rows(
 ) -> None:
     captured.begin("create table apples (k int primary key, n bigint)")
     captured.run("insert into apples values (1, 7)", "set lock_timeout to '50ms'")
-    look = snapshot._columns
+    look = by_key.named_columns
 
     def altered(*given: Any) -> Any:
         found = look(*given)
@@ -87,6 +87,6 @@ def test_a_type_cannot_change_between_a_look_at_it_and_the_rows(
             captured.run("alter table apples alter n type float8")
         return found
 
-    monkeypatch.setattr(snapshot, "_columns", altered)
+    monkeypatch.setattr(by_key, "named_columns", altered)
     keys = pa.table({"k": pa.array([1], pa.int32())})
     assert captured.source().reread(captured.tables[0], keys)["n"].to_pylist() == [7]

@@ -19,12 +19,9 @@ from psycopg import conninfo, sql
 from psycopg.pq import TransactionStatus
 
 from mirrorlake.errors import (
-    CannotBackfill,
     SourceUnavailable,
     TableError,
-    TableRecreated,
 )
-from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Recognising
@@ -41,7 +38,7 @@ from mirrorlake.sources.postgresql.connect import (
     translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
-from mirrorlake.sources.postgresql.reading import heaps
+from mirrorlake.sources.postgresql.reading import heaps, key_ranges
 from mirrorlake.sources.postgresql.reading.copied_rows import (
     VERSION,
     VERSION_COLUMNS,
@@ -50,32 +47,19 @@ from mirrorlake.sources.postgresql.reading.copied_rows import (
     rows_of,
     versioned,
 )
-from mirrorlake.sources.postgresql.reading.copy import block_of, cancel, copied, rows_in
+from mirrorlake.sources.postgresql.reading.copy import cancel, copied
+from mirrorlake.sources.postgresql.reading.named_columns import named_columns, relation_of
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.replication.slot import create_slot
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.types.arrays import json_to_array
-from mirrorlake.sources.postgresql.types.mapping import Form
-from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
 """Before anything is locked; and back to that, within the snapshot."""
 _PLACES = 10_000  # rows that are read by one query by their places
-_SAMPLE_BYTES = 8 << 20
-_UNKNOWN = """
-select pg_relation_size(c.oid) + coalesce((
-    select sum(pg_relation_size(p.relid))
-    from pg_partition_tree(c.oid) p where p.isleaf and p.relid <> c.oid), 0)::bigint
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = %s::oid and not exists (
-    select from pg_stats s
-    where s.schemaname = n.nspname and s.tablename = c.relname and s.attname = %s)
-"""
-"""The bytes of a table, if nothing is known of what is in a column of it."""
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
@@ -224,25 +208,23 @@ class PostgresSnapshot:
         cannot be altered until all of it is read, or the snapshot is closed."""
         check_ordered(table)
         with self._reading(table) as connection:
-            relation = _relation(connection, table)
+            relation = relation_of(connection, table)
             locked.lock(connection, relation)
             with closing(connect(self._settings.url)) as now:
                 locked.check(connection, now, table, self._known(table))
-            columns = _columns(connection, table, relation, self._settings.extremes, self._noted)
-            query = _ordered(table, relation, keys, columns).as_bytes(connection)
+            columns = named_columns(
+                connection, table, relation, self._settings.extremes, self._noted
+            )
+            query = key_ranges.copy(table, relation, keys, columns).as_bytes(connection)
             with any_text(connection):
                 for block in copied(connection, query, self._opened.hear):
                     yield rows_of(block, table, columns), self.point
             connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
-        """As the planner estimates it, or from a sample where it knows nothing of the key."""
         connection, found = self._borrow(), None
         with suppress(psycopg.Error):  # the table was altered behind the rows that were read
-            first = next(iter(table.key), None)
-            size = connection.execute(_UNKNOWN, [table.identity, first]).fetchone()
-            estimate = partial(_sampled, size=size[0]) if first and size else _planned
-            found = estimate(connection, table, keys)
+            found = key_ranges.estimated(connection, table, keys)
         self._take(connection)  # without a lock on the table
         self._idle.put(connection)
         return found
@@ -372,177 +354,6 @@ def at_slot(
     except BaseException:
         replication.close()
         raise
-
-
-def _relation(connection: Connection, table: SourceTable) -> sql.Composed:
-    """The table by the name that it has now, with its partitions and no heirs."""
-    query = (
-        "select n.nspname, c.relname, c.relkind from pg_class c "
-        "join pg_namespace n on n.oid = c.relnamespace where c.oid = %s::oid"
-    )
-    found = connection.execute(query, [table.identity]).fetchone()
-    if found is None:
-        raise TableRecreated(
-            "the table was dropped in the source",
-            table=str(table.table),
-            hint=f"Run `mirrorlake reset {table.table}` to reload it.",
-        )
-    schema, name, kind = found
-    only = sql.SQL("" if kind == "p" else "only ")
-    return sql.Composed([only, sql.Identifier(schema, name)])
-
-
-def read_rows(
-    connection: Connection, table: SourceTable, keys: pa.Table, extremes: Extremes, noted: NotedIn
-) -> pa.Table:
-    """The rows with these keys as they are now. Those that are gone are absent."""
-    # The types that a query was described with are locked until its transaction ends.
-    with connection.transaction():
-        relation = _relation(connection, table)
-        columns = _columns(connection, table, relation, extremes, noted)
-        messages = _messages_of(connection, table, keys, relation, columns)
-    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
-    schema = nullable_schema(table.schema)
-    return pa.Table.from_batches(found, schema=None if found else schema)
-
-
-def _messages_of(
-    connection: Connection,
-    table: SourceTable,
-    keys: pa.Table,
-    relation: sql.Composable,
-    columns: Sequence[CopiedColumn],
-) -> list[bytes | bytearray | memoryview]:
-    """The output of a COPY of the rows with these keys."""
-    names = [sql.Identifier(name) for name in keys.column_names]
-    row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
-    query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
-    is_array = [table.source_types[name].form is Form.ARRAY for name in keys.column_names]
-    values = [
-        json_to_array(value) if array and value is not None else value
-        for row in keys.to_pylist()
-        for array, value in zip(is_array, row.values(), strict=True)
-    ]
-    filled = query.format(
-        _selected(columns),
-        relation,
-        sql.SQL(", ").join(names),
-        sql.SQL(", ").join([row] * keys.num_rows),
-    )
-    with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
-        return list(copy)
-
-
-def _columns(
-    connection: Connection,
-    table: SourceTable,
-    relation: sql.Composable,
-    extremes: Extremes,
-    noted: NotedIn,
-) -> list[CopiedColumn]:
-    """The columns of a table, by the types that they have now."""
-    names = sql.SQL(", ").join(map(sql.Identifier, table.schema.names))
-    query = sql.SQL("select {} from {} limit 0").format(names, relation)
-    described = connection.execute(query).pgresult
-    assert described is not None
-    types = [described.ftype(index) for index in range(len(table.schema.names))]
-    return columns_of(types, decoders_of(table, extremes, noted))
-
-
-def _selected(columns: Sequence[CopiedColumn]) -> sql.Composed:
-    return sql.SQL(", ").join(column.selected for column in columns)
-
-
-def _ordered(
-    table: SourceTable, relation: sql.Composed, keys: KeyRange, columns: Sequence[CopiedColumn]
-) -> sql.Composed:
-    """All rows in a range, in the order of their keys as we have them."""
-    # In ORDER BY, a bare name is first that of an output column, as `case` of a text.
-    *_only, whole = relation
-    names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
-    order = sql.SQL(", ").join(map(partial(_sortable, table), table.key, names))
-    return sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
-        _selected(columns),
-        relation,
-        _where(table, keys),
-        sql.SQL(" order by ") + order if table.key else sql.SQL(""),
-    )
-
-
-def _planned(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
-    """How many rows the planner expects in a range."""
-    query = sql.SQL("explain (format json) select from {}{}").format(
-        _relation(connection, table), _where(table, keys)
-    )
-    ((plan,),) = connection.execute(query).fetchall()
-    return int(plan[0]["Plan"]["Plan Rows"])
-
-
-def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: int) -> int:
-    """How many rows are in a range, of as many as some pages have. size: of the table, in bytes."""
-    percent = min(100.0, 100.0 * _SAMPLE_BYTES / max(size, 1))
-    query = sql.SQL("select count(*) from {} tablesample system ({}){}").format(
-        _relation(connection, table), sql.Literal(percent), _where(table, keys)
-    )
-    ((count,),) = connection.execute(query).fetchall()
-    return int(count * 100 / percent)
-
-
-def _where(table: SourceTable, keys: KeyRange) -> sql.Composable:
-    """What chooses the selected rows in a range."""
-    conditions: list[sql.Composable] = []
-    if keys.low is not None:
-        conditions.append(_bounded(table, keys.low, ">=" if keys.is_closed else ">"))
-    if keys.high is not None:
-        conditions.append(_bounded(table, keys.high, "<="))
-    if keys.least is not None:
-        conditions.append(_bounded(table, keys.least, ">="))
-    if keys.below is not None:
-        conditions.append(_bounded(table, keys.below, "<"))
-    if condition := table.selection.get("rows"):
-        conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
-    return sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
-
-
-def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> sql.Composed:
-    try:
-        values = [sql.Literal(column[0].as_py()) for column in bound.columns]
-    except (ValueError, OverflowError) as error:  # a day that Python's calendar does not know
-        raise CannotBackfill(
-            "its key has a moment before the year 1 or after the year 9999",
-            table=str(table.table),
-            hint=f"`mirrorlake reset {table.table}` loads it anew.",
-        ) from error
-    return sql.SQL("({}) {} ({})").format(
-        sql.SQL(", ").join(
-            _sortable(table, name, sql.Identifier(name)) for name in bound.column_names
-        ),
-        sql.SQL(sign),
-        sql.SQL(", ").join(values),
-    )
-
-
-_SORTED_ALIKE = {"uuid"}
-"""Types that become texts, which have the order of their values."""
-_TEXTS = {"text", "varchar", "name"}
-
-
-def _sortable(table: SourceTable, name: str, column: sql.Composable) -> sql.Composed:
-    """A key column in the order of its values as they are landed: of texts by their bytes. column:
-    how a query names it."""
-    kind = table.source_types[name]
-    if kind.form is Form.ARRAY:
-        raise CannotBackfill(
-            f"key column {name} is an array",
-            table=str(table.table),
-            column=name,
-            hint=f"`mirrorlake reset {table.table}` loads it anew.",
-        )
-    if kind.form is not Form.TEXT or kind.name in _SORTED_ALIKE:
-        return sql.Composed([column])
-    # Other types have a text that is landed, and a cast to text that may give another.
-    text = "{}::text" if kind.name in _TEXTS else "format('%s', {})"
-    return sql.SQL("(" + text + ' collate "C")').format(column)
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -50,6 +50,7 @@ from mirrorlake.sources.postgresql.connect import (
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
 from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
+from mirrorlake.sources.postgresql.reading.by_key import read_rows
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import TableLook
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
@@ -58,7 +59,7 @@ from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.replication.awaited import awaited, open_transactions
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
-from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
+from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
 from mirrorlake.sources.table import SourceTable
 

@@ -1,0 +1,60 @@
+"""Reads the rows that have given keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from psycopg import sql
+
+from mirrorlake.model.arrow import nullable_schema
+from mirrorlake.sources.postgresql.changed_rows import NotedIn
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, rows_of
+from mirrorlake.sources.postgresql.reading.copy import block_of, rows_in
+from mirrorlake.sources.postgresql.reading.named_columns import named_columns, relation_of, selected
+from mirrorlake.sources.postgresql.types.arrays import json_to_array
+from mirrorlake.sources.postgresql.types.mapping import Form
+from mirrorlake.sources.postgresql.types.values import Extremes
+from mirrorlake.sources.table import SourceTable
+
+
+def read_rows(
+    connection: Connection, table: SourceTable, keys: pa.Table, extremes: Extremes, noted: NotedIn
+) -> pa.Table:
+    """The rows with these keys as they are now. Those that are gone are absent."""
+    # The types that a query was described with are locked until its transaction ends.
+    with connection.transaction():
+        relation = relation_of(connection, table)
+        columns = named_columns(connection, table, relation, extremes, noted)
+        messages = _messages_of(connection, table, keys, relation, columns)
+    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
+    schema = nullable_schema(table.schema)
+    return pa.Table.from_batches(found, schema=None if found else schema)
+
+
+def _messages_of(
+    connection: Connection,
+    table: SourceTable,
+    keys: pa.Table,
+    relation: sql.Composable,
+    columns: Sequence[CopiedColumn],
+) -> list[bytes | bytearray | memoryview]:
+    """The output of a COPY of the rows with these keys."""
+    names = [sql.Identifier(name) for name in keys.column_names]
+    row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
+    query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
+    is_array = [table.source_types[name].form is Form.ARRAY for name in keys.column_names]
+    values = [
+        json_to_array(value) if array and value is not None else value
+        for row in keys.to_pylist()
+        for array, value in zip(is_array, row.values(), strict=True)
+    ]
+    filled = query.format(
+        selected(columns),
+        relation,
+        sql.SQL(", ").join(names),
+        sql.SQL(", ").join([row] * keys.num_rows),
+    )
+    with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
+        return list(copy)
