@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shutil
 from pathlib import Path
 
@@ -172,3 +175,31 @@ def test_what_can_be_repaired_is_found_and_repaired_before_apply_stops(
     done = run("repair", "public.hollow", "--yes")
     assert done.code == 1
     assert "a file of it cannot be read" in done.error
+
+
+@pytest.mark.clause("ST-157", "CF-077")
+def test_a_feed_shows_infinite_moments_and_metadata_in_every_form(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    digest = "0" * 40
+    moment = {"type": "long", "logicalType": "timestamp-micros"}
+    columns = {"id": "long", "t": moment}
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]
+    payload = {"name": "payload", "type": {"type": "record", "name": "payload", "fields": fields}}
+    schema = {"type": "record", "name": "orders", "fields": [payload]}
+    (tmp_path / "bucket").mkdir(exist_ok=True)
+    (tmp_path / "bucket" / f"{digest}.avsc").write_text(json.dumps(schema))
+    infinities = (9223372036825200000, -9223372036832400000)
+    events = [event(number, {"id": number, "t": t}) for number, t in enumerate(infinities, 1)]
+    put(tmp_path, f"{digest}_x_0_0_0.jsonl", *events)
+    run("apply", "--once")
+    command = ("feed", "public.orders", "--from", "beginning")
+    last, first = "+294247-01-10T04:00:25.200000", "-290308-12-21T19:59:27.600000"
+    assert [row["t"] for row in map(json.loads, run(*command, "--json").out.splitlines())] == [
+        f"{last}+00:00",
+        f"{first}+00:00",
+    ]
+    rows = list(csv.DictReader(io.StringIO(run(*command, "--csv").out)))
+    assert [row["t"] for row in rows] == [f"{last}Z", f"{first}Z"]
+    assert json.loads(rows[0]["datastream_metadata"])["SOURCE_TIMESTAMP"] == 1
+    assert last in run(*command).out
+    assert last in run("trace", "public.orders", "id=1").out

@@ -1,6 +1,10 @@
-"""Columns in memory: rows that are taken out of them, however many bytes their texts have."""
+"""Columns in memory: rows that are taken out of them, however many bytes their texts have, and as
+Python values, whatever their years."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.model import arrow
-from mirrorlake.model.arrow import taken
+from mirrorlake.model.arrow import python_rows, taken
 
 TEXTS = st.lists(st.none() | st.text(max_size=20), min_size=1, max_size=30)
 
@@ -43,3 +47,44 @@ def test_texts_that_exceed_one_array_become_several_chunks() -> None:
     assert found["n"][0].as_py() == 2_399_999
     assert found["t"].num_chunks > 1
     assert found["t"][0].as_py() == found["t"][-1].as_py() == "x" * 1_000
+
+
+MICROS = st.none() | st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**15), 10**15)
+DAYS = st.none() | st.integers(-(2**31), 2**31 - 1) | st.integers(-30_000, 30_000)
+
+
+@given(rows=st.lists(st.tuples(MICROS, DAYS), max_size=20), zone=st.sampled_from(["UTC", None]))
+def test_rows_have_the_moments_that_python_lacks_as_texts(
+    rows: list[tuple[int | None, int | None]], zone: str | None
+) -> None:
+    moments, days = ([row[index] for row in rows] for index in (0, 1))
+    table = pa.table(
+        {
+            "t": pa.array(moments, pa.int64()).cast(pa.timestamp("us", zone)),
+            "d": pa.array(days, pa.int32()).cast(pa.date32()),
+            "n": pa.array(range(len(rows)), pa.int32()),
+        }
+    )
+    found = python_rows(table)
+    assert [row["n"] for row in found] == list(range(len(rows)))
+    for row, micros, day in zip(found, moments, days, strict=True):
+        same_moment(row["t"], micros, zone)
+        same_day(row["d"], day)
+
+
+def same_moment(found: Any, micros: int | None, zone: str | None) -> None:
+    if isinstance(found, str):
+        text = found.removesuffix("+00:00")
+        assert (text != found) is (zone is not None)
+        assert not 1 <= int(re.match(r"[+-]?\d+", text)[0]) <= 9999  # type: ignore[index]
+        assert np.datetime64(text.removeprefix("+"), "us").astype(np.int64) == micros
+    else:
+        assert found == pa.scalar(micros, pa.timestamp("us", zone)).as_py()
+
+
+def same_day(found: Any, day: int | None) -> None:
+    if isinstance(found, str):
+        assert not 1 <= int(re.match(r"[+-]?\d+", found)[0]) <= 9999  # type: ignore[index]
+        assert np.datetime64(found.removeprefix("+"), "D").astype(np.int64) == day
+    else:
+        assert found == pa.scalar(day, pa.date32()).as_py()

@@ -14,7 +14,7 @@ from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.errors import UsageError
 from mirrorlake.model import keys as codes
-from mirrorlake.model.arrow import contiguous, taken
+from mirrorlake.model.arrow import contiguous, python_rows, taken
 
 INSERT, DELETE = "insert", "delete"
 BEFORE, AFTER = "update_preimage", "update_postimage"
@@ -49,7 +49,7 @@ def row_changes(rows: pa.Table, key: Sequence[str]) -> Iterator[RowChange]:
     """The changes of one commit as pairs; with a key, the two images of an update form one pair."""
     has_key = bool(key) and set(key) <= set(rows.column_names)
     before: dict[str, Any] | None = None
-    for row in (in_key_order(rows, key) if has_key else rows).to_pylist():
+    for row in python_rows(in_key_order(rows, key) if has_key else rows):
         kind = row[CHANGE_TYPE]
         if before is not None and kind != AFTER:
             yield before, None

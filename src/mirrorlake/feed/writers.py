@@ -17,6 +17,7 @@ import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
 from mirrorlake.errors import StorageUnavailable, unwritable
+from mirrorlake.model.arrow import beyond_calendar, python_rows
 
 
 class RowSink(Protocol):
@@ -93,16 +94,39 @@ def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows as JSON values."""
-    return [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+    return [{name: plain(value) for name, value in row.items()} for row in python_rows(rows)]
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Converts types that CSV cannot represent to text."""
-    if pa.types.is_binary(column.type):
-        return pa.chunked_array([pa.array([plain(v) for v in column.to_pylist()], pa.string())])
-    if pa.types.is_timestamp(column.type):
-        return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    """Converts types that CSV cannot represent to text; arrays and records to JSON."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_nested(kind):
+        write = _json if pa.types.is_nested(kind) else plain
+        texts = [None if value is None else write(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if pa.types.is_timestamp(kind):
+        return _moments(column)
+    if beyond := beyond_calendar(column):
+        return _replaced(pc.strftime(column, "%Y-%m-%d"), beyond)
     return column
+
+
+def _moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    offset = "Z" if column.type.tz else ""
+    texts = pc.strftime(column, f"%Y-%m-%dT%H:%M:%S{offset}")
+    beyond = {row: text + offset for row, text in beyond_calendar(column).items()}
+    return _replaced(texts, beyond) if beyond else texts
+
+
+def _replaced(texts: pa.ChunkedArray, by_row: dict[int, str]) -> pa.ChunkedArray:
+    found = texts.to_pylist()
+    for row, text in by_row.items():
+        found[row] = text
+    return pa.chunked_array([pa.array(found, pa.string())])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:

@@ -105,6 +105,53 @@ def decoded(values: pa.DictionaryArray) -> pa.Array:
     return values.dictionary_decode()
 
 
+_DAYS = (-719_162, 2_932_896)
+_MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""From the first to the last day, and moment, of the years 1 to 9999."""
+
+
+def beyond_calendar(column: pa.ChunkedArray) -> dict[int, str]:
+    """The dates and moments before the year 1 and after the year 9999, which Python does not have
+    and Arrow prints with another year, as ISO 8601 by row."""
+    if pa.types.is_timestamp(column.type):
+        numbers, unit, bounds = column.cast(pa.timestamp("us")).cast(pa.int64()), "us", _MICROS
+    elif pa.types.is_date32(column.type):
+        numbers, unit, bounds = column.cast(pa.int32()).cast(pa.int64()), "D", _DAYS
+    else:
+        return {}
+    is_beyond = pc.or_(pc.less(numbers, bounds[0]), pc.greater(numbers, bounds[1]))
+    if not pc.any(is_beyond, min_count=0).as_py():
+        return {}
+    rows = np.flatnonzero(contiguous(pc.fill_null(is_beyond, False)))
+    found = contiguous(numbers.take(pa.array(rows))).to_numpy().view(f"datetime64[{unit}]")
+    texts = np.datetime_as_string(found).tolist()
+    return {
+        row: text if text.startswith("-") or text.index("-") == 4 else f"+{text}"
+        for row, text in zip(rows.tolist(), texts, strict=True)
+    }
+
+
+def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows as `to_pylist` has them, except that a date or moment `beyond_calendar` is text."""
+    beyond = {
+        name: beyond_calendar(column)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    }
+    for index, texts in enumerate(beyond.values()):
+        if texts:
+            is_there = np.ones(rows.num_rows, bool)
+            is_there[list(texts)] = False
+            left = pc.if_else(pa.array(is_there), rows.column(index), None)
+            rows = rows.set_column(index, rows.schema.field(index), left)
+    found: list[dict[str, Any]] = rows.to_pylist()
+    for name, texts in beyond.items():
+        is_moment = pa.types.is_timestamp(rows.schema.field(name).type)
+        offset = "+00:00" if is_moment and rows.schema.field(name).type.tz else ""
+        for row, text in texts.items():
+            found[row][name] = text + offset
+    return found
+
+
 def first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
     """The index of the first value that cannot be converted, by bisection. There must be one."""
     low, high = 0, len(values)

@@ -17,6 +17,7 @@ from mirrorlake.feed.bounds import AtVersion, FeedRequest, parse_position
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.rows import key_values, of_key
 from mirrorlake.feed.writers import plain
+from mirrorlake.model.arrow import python_rows
 from mirrorlake.model.landed import format_time
 from mirrorlake.storage.options import ObjectOptions
 
@@ -87,7 +88,7 @@ def _changes(
             bounds = replace(whole.request, start=AtVersion(first), end=AtVersion(last))
             for commit in reversed(list(Feed(bounds, options, log=log))):
                 try:
-                    rows = of_key(commit.rows, values).to_pylist()
+                    rows = python_rows(of_key(commit.rows, values))
                 except (KeyError, ValueError) as error:
                     raise UsageError(f"the key does not fit its column: {error}") from error
                 batch = _batch(whole, commit.version)

@@ -14,7 +14,7 @@ from mirrorlake.errors import FeedTargetError
 from mirrorlake.feed.reader import FeedCommit
 from mirrorlake.feed.rows import AFTER, BEFORE, DELETE, INSERT
 from mirrorlake.model import keys as codes
-from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.arrow import contiguous, python_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +126,5 @@ def occurs_twice(keys: pa.Table, row: int, where: str, version: int) -> FeedTarg
 
 def named_key(keys: pa.Table, row: int) -> str:
     """A key as shown in an error."""
-    found = keys.slice(row, 1).to_pylist()[0]
+    found = python_rows(keys.slice(row, 1))[0]
     return ", ".join(f"{name} = {value!r}" for name, value in found.items())
