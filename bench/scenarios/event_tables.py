@@ -28,7 +28,6 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError
 from mirrorlake.model.clock import WallClock
@@ -68,7 +67,7 @@ def run(plan: Plan) -> list[Result]:
 
 
 class _Told:
-    def applied(self, _table: TableId, _done: EventTableReport, _files: int) -> None:
+    def applied(self, *_what: object) -> None:
         pass
 
     def stopped(self, _table: TableId, error: TableError) -> None:

@@ -16,6 +16,7 @@ from mirrorlake.events.decode.batch import EventBatch
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
 from mirrorlake.events.metadata import CHANGE_TYPE, IS_DELETED, PRIMARY_KEYS, REPLICATION_INDEX
 from mirrorlake.model import keys
+from mirrorlake.model.arrow import rows_of_elements
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -199,7 +200,8 @@ def _with_null(lists: pa.ListArray) -> list[int]:
     if not names.null_count:
         return []
     lacking = names.is_null()
-    rows: list[int] = pc.unique(pc.list_parent_indices(lists).filter(lacking)).to_pylist()
+    lacks = lacking.to_numpy(zero_copy_only=False)
+    rows: list[int] = np.unique(rows_of_elements(lists)[lacks]).tolist()
     return rows
 
 

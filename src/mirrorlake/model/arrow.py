@@ -63,6 +63,13 @@ def contiguous(column: Any) -> pa.Array:
     return column
 
 
+def rows_of_elements(lists: pa.ListArray) -> np.ndarray:
+    """The row of each element of `lists.flatten()`; int64. Unlike `list_parent_indices`, without
+    those of NULL lists, which may have elements that nobody sees."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    return np.repeat(np.arange(len(lists)), lengths)
+
+
 ROOM = 1 << 30
 """Maximum bytes of texts per array; an array with 32-bit offsets can hold twice as many."""
 

@@ -54,6 +54,7 @@ class LocalStore(FolderStore):
     def list(self, folder: str) -> Listing:
         files: list[Entry] = []
         folders: list[str] = []
+        omits = False
         at, is_link = self._walked(folder) if folder else (os.fspath(self.root), False)
         if is_link and self._leaves(at):
             return Listing((), ())
@@ -61,15 +62,17 @@ class LocalStore(FolderStore):
             with os.scandir(at) as found:
                 for item in found:
                     if not _is_addressable(item.name):
-                        continue
-                    if item.is_dir(follow_symlinks=False):
+                        omits = True
+                    elif item.is_dir(follow_symlinks=False):
                         folders.append(item.name)
                     elif item.is_file(follow_symlinks=False):
                         with suppress(FileNotFoundError):  # deleted while the folder was listed
                             files.append(_entry(item))
+                    else:
+                        omits = True
         except (FileNotFoundError, NotADirectoryError):
             pass
-        return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)))
+        return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)), omits)
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
         """What `list` omits from a folder, by name."""

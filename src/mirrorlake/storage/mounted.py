@@ -40,7 +40,9 @@ class MountedStore:
         if not names <= folders:
             folders |= set(self._elsewhere.list(folder).folders) & names
         return Listing(
-            tuple(file for file in listing.files if file.name not in parts), tuple(sorted(folders))
+            tuple(file for file in listing.files if file.name not in parts),
+            tuple(sorted(folders)),
+            listing.omits,
         )
 
     def tree(self, folder: str) -> Mapping[str, Listing] | None:

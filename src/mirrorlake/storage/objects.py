@@ -100,6 +100,7 @@ class ObjectStore:
         return Listing(
             tuple(sorted((f for f in files if _is_addressable(f.name)), key=lambda f: f.name)),
             tuple(sorted(filter(_is_addressable, folders))),
+            not all(map(_is_addressable, [*folders, *(file.name for file in files)])),
         )
 
     def tree(self, folder: str) -> dict[str, Listing]:

@@ -27,10 +27,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One level of a folder; both lists are sorted by name."""
+    """One level of a folder; both lists are sorted by name. omits: whether something is left out
+    that `unlisted` names; not every storage notices."""
 
     files: tuple[Entry, ...]
     folders: tuple[str, ...]
+    omits: bool = False
 
 
 class Absence(StrEnum):

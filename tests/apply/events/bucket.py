@@ -133,9 +133,13 @@ class Bucket:
     def check(self) -> None:
         """Called before each table is written."""
 
-    def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
+    def applied(
+        self, table: TableId, done: EventTableReport, _files: int, held: TableError | None
+    ) -> None:
         self.done.append((table, done))
         self.errors.pop(str(table), None)
+        if held is not None:
+            self.errors[str(table)] = held
 
     def stopped(self, table: TableId, error: TableError) -> None:
         self.errors[str(table)] = error

@@ -128,8 +128,10 @@ class EventApplier:
 
     # -- what the consumer reports --------------------------------------------------------------
 
-    def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
-        """A batch is in its table."""
+    def applied(
+        self, table: TableId, done: EventTableReport, files: int, held: TableError | None
+    ) -> None:
+        """A batch is in its table. held: why other events of it are not."""
         known = self._known(table)
         self.report.tables[table] = replace(
             known,
@@ -139,9 +141,9 @@ class EventApplier:
             updates=known.updates + done.counts.update,
             deletes=known.deletes + done.counts.delete,
             commits=known.commits + done.commits,
-            error=None,
+            error=held,
         )
-        if known.error is not None:
+        if str(known.error) != str(held):
             self._note()
 
     def stopped(self, table: TableId, error: TableError) -> None:

@@ -107,8 +107,10 @@ def _raise(failed: Sequence[TableError]) -> None:
 class _NoResults:
     """A repair applies nothing."""
 
-    def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
-        raise AssertionError(table, done, files)
+    def applied(
+        self, table: TableId, done: EventTableReport, files: int, held: TableError | None
+    ) -> None:
+        raise AssertionError(table, done, files, held)
 
     def stopped(self, table: TableId, error: TableError) -> None:
         raise AssertionError(table) from error

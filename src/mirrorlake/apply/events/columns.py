@@ -24,7 +24,7 @@ from mirrorlake.errors import EventKeyRefused, EventTableError
 from mirrorlake.events.encode.json_lines import json_texts
 from mirrorlake.events.types import TIME, UnifiedKind, UnifiedType
 from mirrorlake.model import types
-from mirrorlake.model.arrow import arrow_type, contiguous
+from mirrorlake.model.arrow import arrow_type, contiguous, rows_of_elements
 from mirrorlake.model.change import (
     FEED_COLUMNS,
     METADATA_COLUMNS,
@@ -172,6 +172,7 @@ class EventTableColumns:
                 for wrong, what in (
                     (_timeless(values, kind), "a time that no day has"),
                     (_undated(values, kind), "an array with a date before year 1 or after 9999"),
+                    (_misshapen(values, kind), "an array whose elements do not fill it"),
                 ):
                     if wrong.any():
                         reason = f"column {column.source} has {what}"
@@ -258,8 +259,23 @@ def _timeless(values: pa.Array, kind: UnifiedType) -> np.ndarray:
             assert kind.element is not None
             lists = pc.struct_field(values, "elements")
             inside = _timeless(contiguous(lists.flatten()), kind.element)
-            found[pc.list_parent_indices(lists).to_numpy()[inside]] = True
+            found[rows_of_elements(lists)[inside]] = True
     return found
+
+
+def _misshapen(values: pa.Array, kind: UnifiedType) -> np.ndarray:
+    """Which rows have an array with other elements than its dimensions say; bool."""
+    if kind.element is None:
+        return np.zeros(len(values), bool)
+    shapes = pc.struct_field(values, "dimensions").to_pylist()
+    counts = pc.list_value_length(pc.struct_field(values, "elements")).to_pylist()
+    return np.array(
+        [
+            shape is not None and (math.prod(shape) if shape else 0) != count
+            for shape, count in zip(shapes, counts, strict=True)
+        ],
+        bool,
+    )
 
 
 def _undated(values: pa.Array, kind: UnifiedType) -> np.ndarray:
@@ -271,7 +287,7 @@ def _undated(values: pa.Array, kind: UnifiedType) -> np.ndarray:
     dates = delta_values(contiguous(lists.flatten()), kind.element)
     first, last = (pa.scalar(one, dates.type) for one in _calendar(dates.type))
     inside = _flags(pc.or_(pc.less(dates, first), pc.greater(dates, last)))
-    found[pc.list_parent_indices(lists).to_numpy()[inside]] = True
+    found[rows_of_elements(lists)[inside]] = True
     return found
 
 

@@ -32,7 +32,10 @@ from mirrorlake.apply.events.rebuild import StateRebuild
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
-from mirrorlake.errors import EventKeyRefused, KeyColumnUnknown, TableError
+from mirrorlake.apply.task.errors import fault
+from mirrorlake.delta.workspace import Unreachable
+from mirrorlake.errors import EventKeyRefused, KeyColumnUnknown, MirrorlakeError, TableError
+from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.landed import format_time
@@ -50,20 +53,27 @@ memory. With many keys, each batch reads most of the table, so that few large on
 class TableResults(Protocol):
     """Receives the results of tables."""
 
-    def applied(self, table: TableId, done: EventTableReport, files: int) -> None: ...
+    def applied(
+        self, table: TableId, done: EventTableReport, files: int, held: TableError | None
+    ) -> None:
+        """held: why other events of the table are not applied."""
+        ...
 
     def stopped(self, table: TableId, error: TableError) -> None: ...
 
 
 @dataclass(slots=True)
 class _Held:
-    """A file that is not recorded because one of its tables has stopped.
-
-    waits: whether it is read again together with later files.
-    """
+    """A file that is not recorded because of tables of it that have stopped, with their errors."""
 
     etag: str
-    waits: bool
+    stopped: dict[TableId, TableError]
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is read again together with later files."""
+        errors = self.stopped.values()
+        return all(isinstance(error, KeyColumnUnknown | TableFault) for error in errors)
 
 
 class _AppliedFiles:
@@ -243,6 +253,8 @@ class EventConsumer:
         """Apply and record files. only: for each file the numbers of the events to apply, None for
         all."""
         done = _AppliedFiles(files)
+        for file in files:
+            self._held.pop(file.path, None)
         if self._spread and not only and self._spread.suits(files):
             self._apply_spread(self._spread, done)
         else:
@@ -359,6 +371,12 @@ class EventConsumer:
                     waiting[table] = together  # the next part may contain the column
                 stopped[table] = error
                 self._results.stopped(table, error)
+            except (MirrorlakeError, OSError, MemoryError, Unreachable, _Ended):
+                raise  # no fault of this table
+            except Exception as error:  # noqa: BLE001  (nothing stops the other tables)
+                self._tables.pop(table, None)
+                stopped[table] = fault(str(table), error)
+                self._results.stopped(table, stopped[table])
         return letters
 
     def _apply_to(self, table: TableId, events: Sequence[TableEvents]) -> Sequence[DeadLetter]:
@@ -368,7 +386,8 @@ class EventConsumer:
 
     def _note(self, table: TableId, done: EventTableReport, files: int, events: int) -> None:
         """A batch is in its table."""
-        self._results.applied(table, done, files)
+        held = (one.stopped.get(table) for one in self._held.values())
+        self._results.applied(table, done, files, next(filter(None, held), None))
         if done.commits:
             log.info(
                 EVENTS_APPLIED,
@@ -403,12 +422,9 @@ class EventConsumer:
         now, recorded = format_time(self._clock.now()), []
         for file in done.files:
             tables = done.tables[file.path]
-            errors = [done.stopped[table] for table in tables if table in done.stopped]
-            if errors:
-                waits = all(isinstance(error, KeyColumnUnknown) for error in errors)
-                self._held[file.path] = _Held(file.etag, waits)
+            if errors := {one: done.stopped[one] for one in tables if one in done.stopped}:
+                self._held[file.path] = _Held(file.etag, errors)
                 continue
-            self._held.pop(file.path, None)
             known = self._journal.files.get(file.path)
             again = known is not None and bool(known.letters)
             retries = known.retries + 1 if again and known else 0

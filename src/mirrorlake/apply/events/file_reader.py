@@ -16,6 +16,9 @@ from functools import cache
 from threading import Lock
 from typing import BinaryIO, Self
 
+import pyarrow as pa
+import structlog
+
 from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.reading import (
     WHOLE_FILE,
@@ -26,6 +29,7 @@ from mirrorlake.apply.events.reading import (
     event_parts,
 )
 from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.apply.task.errors import fault
 from mirrorlake.errors import TableError
 from mirrorlake.events import types
 from mirrorlake.events.decode.avro_file import MAGIC, MOST_HEADER
@@ -41,6 +45,20 @@ MOST_OF_FILES = 384 << 20
 """The same of several files, if they contain their types."""
 READERS = 2
 """How many files are read at once, if none of them is large."""
+FILE_FAULT = "event_file_fault"
+_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
+"""What a bug in reading may raise. One file must not stop the others."""
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +223,16 @@ class FileReader:
             if self._must_exist:
                 raise
             return _Read(_dead(file, "the file is gone"), likely)
+        except PermissionError as error:
+            return _Read(self._refused(file, error), likely)
         except UnreadableEvents as error:
             return _Read(_dead(file, str(error)), likely)
+        except MemoryError:
+            raise
+        except _FAULTS as error:
+            reason = f"reading it met a fault, {fault('', error).what}: please report it"
+            log.error(FILE_FAULT, file=file.path, reason=reason)
+            return _Read(_dead(file, reason), likely)
 
     def _again(self, file: FoundFile, known: KnownTypes) -> Iterator[FileEvents]:
         """The events of a file that was already read completely, in parts."""
@@ -224,8 +250,16 @@ class FileReader:
                     del part  # before the next ones are read
         except (FileNotFoundError, UnreadableEvents) as error:
             yield _dead(file, f"it was replaced while it was read: {error}")
+        except PermissionError as error:
+            yield self._refused(file, error)
         else:
             yield FileEvents.together(held)
+
+    def _refused(self, file: FoundFile, error: PermissionError) -> FileEvents:
+        """What a file comes to that may not be read. Raises OSError where that is not its own
+        fault, but that of the credentials, with which its folder may not be listed either."""
+        self._store.list(file.path.rpartition("/")[0])
+        return _dead(file, f"it may not be read: {(error.strerror or 'access denied').lower()}")
 
     def _parts(
         self,

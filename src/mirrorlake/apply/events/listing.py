@@ -26,7 +26,7 @@ _DAY = 8
 SCHEMA_FILE = ".avsc"
 _PACKED = 32
 """The assumed compression ratio of gzipped JSON events."""
-FOLDER_SKIPPED = "event_folder_skipped"
+FOLDER_SKIPPED, FILE_SKIPPED = "event_folder_skipped", "event_file_skipped"
 _HIDDEN = {"_temporary", "_delta_log", "_change_data", "_spark_metadata", "_checkpoints"}
 """Folders that Spark and Delta write beside data."""
 _ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
@@ -61,6 +61,8 @@ class EventFiles:
 
     def _below(self, lister: Lister, folder: str, date: str, horizon: str) -> Iterator[FoundFile]:
         listing = lister.list(folder)
+        if listing.omits:
+            self._tell_omitted(folder)
         yield from self._files(folder, listing, date if moment_of(date) else "")
         for name in listing.folders:
             path = f"{folder}/{name}" if folder else name
@@ -74,6 +76,14 @@ class EventFiles:
                 # The minutes of a day are listed together where that takes fewer requests.
                 inside = lister_for(self.store, path) if len(inner) == _DAY else lister
                 yield from self._below(inside, path, inner, horizon)
+
+    def _tell_omitted(self, folder: str) -> None:
+        """Tell once what a folder has that cannot be read."""
+        for one in self.store.unlisted(folder):
+            path = f"{folder}/{one.name}" if folder else one.name
+            if path not in self._skipped:
+                self._skipped.add(path)
+                log.warning(FILE_SKIPPED, file=path, reason=f"{one.why} is not read")
 
     def _is_object(self, lister: Lister, path: str, date: str) -> bool:
         """Whether a folder whose name begins with `_` is that of an object. Tells once if not."""

@@ -296,7 +296,9 @@ class NestedArrays:
             length += abs(count)
         # The array has no value of its own.
         at = self._element(self._data, at)
-        return ([length, *(shape or [])] if length else []), at
+        if not length:
+            return ([0] if level else []), at
+        return [length, *(shape or [])], at
 
 
 def walked(walk: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

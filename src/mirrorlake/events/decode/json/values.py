@@ -267,11 +267,13 @@ def _one(value: Any, kind: UnifiedType) -> Any:
         binary = base64.b64decode(value["value"], validate=True)
         return {"value": binary, "srid": int(value["srid"]), "type": str(value["type"])}
     elements: list[Any] = []
-    return _dimensions(value, elements), elements
+    shape = _dimensions(value, elements)
+    return ([] if shape == [0] else shape), elements
 
 
 def _dimensions(value: Any, elements: list[Any]) -> list[int]:
-    """The lengths of a nested list in each dimension. Appends its elements to `elements`.
+    """The lengths of a nested list in each dimension; of one without elements, 0. Appends its
+    elements to `elements`.
 
     The value is a JSON list, or the record of the Avro schema (ST-134).
     """
@@ -290,7 +292,7 @@ def _dimensions(value: Any, elements: list[Any]) -> list[int]:
         if inner is not None and shape != inner:
             raise ValueError("an array has rows of different lengths")
         inner = shape
-    return [] if inner is None else [len(value), *inner]
+    return [0] if inner is None else [len(value), *inner]
 
 
 def _arrays(
