@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -155,16 +156,24 @@ def avro_names(columns: Sequence[EventColumn]) -> list[str]:
 def payload_columns(schema: Avro) -> list[EventColumn]:
     """The columns of the payload, in order, from the schema in the header of a file (ST-017).
 
-    Raises ValueError when there is no payload or one of its types is not a unified type.
+    Raises ValueError when there is no payload, one of its types is not a unified type, or two of
+    its columns have one name.
     """
     fields = {field["name"]: field["type"] for field in _fields(schema)}
     if envelope.PAYLOAD not in fields:
         raise ValueError("the schema has no payload")
-    return [_payload_column(field) for field in _fields(fields[envelope.PAYLOAD])]
+    columns = [_payload_column(field) for field in _fields(fields[envelope.PAYLOAD])]
+    named = Counter(column.name for column in columns)
+    for name, count in named.items():
+        if count > 1:
+            raise ValueError(f"two columns have the name {name!r:.100}")
+    return columns
 
 
 def _payload_column(field: dict[str, Avro]) -> EventColumn:
     name = str(field.get(TRUE_NAME, field["name"]))
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(f"the name of column {name!r:.100} is no text")
     try:
         return EventColumn(name, unified_of(field["type"]))
     except ValueError as error:
@@ -272,7 +281,8 @@ def _of_record(record: dict[str, Avro]) -> UnifiedType:
     if name in _KIND_OF_RECORD and list(fields) == list(RECORD_FIELDS[_KIND_OF_RECORD[name]]):
         return UnifiedType(_KIND_OF_RECORD[name])
     if list(fields) == ["nestedArray", "elementValue"]:
-        return types.array(unified_of(fields["elementValue"]))
+        element = unified_of(fields["elementValue"])
+        return element if element == types.UNSUPPORTED else types.array(element)
     raise ValueError(f"the record {name!r} is no unified type")
 
 

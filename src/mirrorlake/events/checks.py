@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,7 +20,7 @@ from mirrorlake.model import keys
 from mirrorlake.model.arrow import rows_of_elements
 
 T = TypeVar("T")
-S = TypeVar("S")
+S = TypeVar("S", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,13 @@ class CheckedEvents:
 
 
 def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEvents:
-    """Classify the events of a batch. Their source is the configured one, or that of the first
-    event that names one. Raises ValueError when none does."""
+    """Classify the events of a batch. Their source is the configured one, or the one that most of
+    them name. Raises ValueError when none does."""
     head, rejected = batch.head, dict(batch.rejected)
     every = np.ones(len(batch), bool)
     methods = _methods(head, configured)
     methods.reject(every, rejected)
-    source = configured or methods.first(lambda one: one.source)
+    source = configured or methods.most(lambda one: one.source)
     if source is None:
         raise ValueError("no event has a read_method that names its source")
     for row in np.flatnonzero(methods.flags(lambda one: one.source is not source)).tolist():
@@ -76,7 +77,7 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
 
 def source_of(head: pa.Table, configured: EventSource | None = None) -> EventSource | None:
     """The source of some events, as in `check`; None if none of them names it."""
-    return configured or _methods(head, None).first(lambda one: one.source)
+    return configured or _methods(head, None).most(lambda one: one.source)
 
 
 def key_names(batch: EventBatch, configured: Sequence[str] = ()) -> Sequence[frozenset[str]]:
@@ -169,9 +170,14 @@ class _Meanings(Generic[T]):
         reasons = [None if one is None else about(one) for one in self.meanings]
         return pa.array(reasons, pa.string()).take(pa.array(self.number))
 
-    def first(self, about: Callable[[T], S]) -> S | None:
-        """`about` of the first string that has a value."""
-        return next((about(one) for one in self.meanings if one is not None), None)
+    def most(self, about: Callable[[T], S]) -> S | None:
+        """`about` of the values of most rows; of as many, the first."""
+        counts = Counter[S]()
+        rows = np.bincount(self.number, minlength=len(self.meanings)).tolist()
+        for one, count in zip(self.meanings, rows, strict=True):
+            if one is not None:
+                counts[about(one)] += count
+        return max(counts, key=counts.__getitem__, default=None)
 
     def at(self, row: int) -> T:
         found: T | None = self.meanings[int(self.number[row])]

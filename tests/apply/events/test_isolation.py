@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -240,3 +242,134 @@ def test_what_a_listing_leaves_out_is_told_once(tmp_path: Path) -> None:
     }
     assert sum(one["event"] == "event_file_skipped" for one in logs) == len(told)
     assert bucket.plain() == [{"id": 1}]
+
+
+TYPED = {
+    "INTEGER": (types.INTEGER, 5, 6, 6),
+    "DECIMAL": (types.decimal(10, 2), Decimal("1.50"), "2.50", Decimal("2.50")),
+    "DATE": (types.DATE, date(1970, 1, 2), "2026-01-01", date(2026, 1, 1)),
+}
+
+
+@pytest.mark.clause("ST-175")
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("first", ["a.avro", "z.avro"])
+@pytest.mark.parametrize("kind", TYPED)
+def test_json_has_the_types_of_avro_files_that_come_with_it(
+    tmp_path: Path, kind: str, first: str, *, together: bool
+) -> None:
+    bucket = Bucket(tmp_path)
+    column, in_avro, in_json, value = TYPED[kind]
+    told = event_schema(
+        "public_orders",
+        EventSource.POSTGRESQL,
+        (EventColumn("id", types.LONG), EventColumn("v", column)),
+    )
+    whole = event(1, {"id": 1, "v": in_avro}) | {"schema_key": "k" * 40}
+    (bucket.folder / first).write_bytes(avro([whole], told))
+    if not together:
+        bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2, "v": in_json}), minute="")
+    bucket.cycle()
+    assert [row["v"] for row in bucket.plain()] == [in_avro, value]
+    assert not dead(bucket)
+
+
+@pytest.mark.clause("ST-075", "ST-253")
+@pytest.mark.parametrize("place", [0, 30, 59])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"source_timestamp": [1]},
+        {"is_deleted": [False]},
+        {"scn": [1]},
+        {"physical_location": ["x"]},
+    ],
+    ids=str,
+)
+def test_a_list_in_one_event_harms_no_other(
+    tmp_path: Path, bad: dict[str, Any], place: int
+) -> None:
+    bucket = Bucket(tmp_path)
+    events = [event(n, {"id": n}, schema=["public"]) for n in range(60)]
+    events[place] = event(place, {"id": place}, **bad)
+    bucket.put("a.jsonl", *events)
+    bucket.cycle()
+    assert {row["id"] for row in bucket.plain()} == {*range(60)} - {place}
+    (letter,) = dead(bucket)["a.jsonl"].letters
+    assert letter.rows == (place,)
+
+
+@pytest.mark.clause("ST-253")
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_a_table_is_not_made_for_dead_letters_alone(tmp_path: Path, mode: str) -> None:
+    bucket = Bucket(tmp_path, is_append=mode == "append")
+    bucket.put("a.jsonl", event(1, {"id": 1}, read_method="oracle-cdc-logminer"))
+    bucket.cycle()
+    assert not (bucket.root / "Tables").exists()
+    assert bucket.done == []
+    bucket.put("b.jsonl", event(2, {"id": 2}))
+    bucket.cycle()
+    assert bucket.errors == {}
+    assert [row["id"] for row in bucket.plain()] == [2]
+
+
+@pytest.mark.clause("ST-253")
+@pytest.mark.parametrize("place", [0, 4])
+def test_an_event_of_another_source_is_the_dead_letter_of_a_file(
+    tmp_path: Path, place: int
+) -> None:
+    bucket = Bucket(tmp_path)
+    events = [event(n, {"id": n}) for n in range(5)]
+    events[place] = event(place, {"id": place}, read_method="oracle-cdc-logminer")
+    bucket.put("a.jsonl", *events)
+    bucket.cycle()
+    (letter,) = dead(bucket)["a.jsonl"].letters
+    assert letter.rows == (place,)
+    assert letter.reason == "the event is of oracle, others are of postgresql"
+    assert len(bucket.plain()) == 4
+
+
+UNSUPPORTED = {
+    "type": "record",
+    "name": "multidimensionalArray_a",
+    "fields": [
+        {
+            "name": "nestedArray",
+            "type": ["null", {"type": "array", "items": "multidimensionalArray_a"}],
+        },
+        {"name": "elementValue", "type": {"type": "null", "logicalType": "unsupported"}},
+    ],
+}
+FIELDS = {
+    "two columns have the name 'x'": [
+        {"name": "a", "type": ["null", "int"], "sourceName": "x"},
+        {"name": "b", "type": ["null", "int"], "sourceName": "x"},
+    ],
+    "the name of column '\\ud800' is no text": [
+        {"name": "a", "type": ["null", "int"], "sourceName": "\ud800"}
+    ],
+    "": [{"name": "a", "type": ["null", UNSUPPORTED]}],
+}
+
+
+@pytest.mark.clause("ST-017", "ST-253")
+@pytest.mark.parametrize("reason", FIELDS)
+def test_a_schema_with_columns_that_no_table_has_is_a_dead_letter(
+    tmp_path: Path, reason: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    told = event_schema("public_orders", EventSource.POSTGRESQL, (EventColumn("id", types.LONG),))
+    told["fields"][-1]["type"]["fields"] += FIELDS[reason]
+    value = 1 if reason else array({"nestedArray": None, "elementValue": None})
+    whole = event(1, {"id": 1, "a": value, "b": 2}) | {"schema_key": "k" * 40}
+    (bucket.folder / "a.avro").write_bytes(avro([whole], told))
+    bucket.put("b.jsonl", event(1, {"id": 5}, table="others"))
+    bucket.cycle()
+    assert bucket.plain("public/others") == [{"id": 5}]
+    assert bucket.errors == {}
+    if not reason:
+        assert bucket.plain() == [{"id": 1}]
+        return
+    (letter,) = dead(bucket)["a.avro"].letters
+    assert reason in letter.reason

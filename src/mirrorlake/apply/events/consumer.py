@@ -386,6 +386,8 @@ class EventConsumer:
 
     def _note(self, table: TableId, done: EventTableReport, files: int, events: int) -> None:
         """A batch is in its table."""
+        if done.version < 0:
+            return
         held = (one.stopped.get(table) for one in self._held.values())
         self._results.applied(table, done, files, next(filter(None, held), None))
         if done.commits:

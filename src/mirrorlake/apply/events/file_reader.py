@@ -141,9 +141,14 @@ class FileReader:
         are in one group, because they are read with the types of all of them. is_one: all that fits
         in memory is one group, and there is none if that is not all."""
         of_table = _one_by_one(cache(self._of_table))
+        given: dict[TableId, dict[str, UnifiedType]] = {}
         found, first, size = list[_Read](), 0, 0
         for number, (read, finish) in enumerate(self._read_ahead(files, of_table)):
             size += read.events.size
+            if read.has_types:
+                for part in read.events.tables:
+                    own = given.setdefault(part.table, {})
+                    own |= {**part.columns, **own}
             if is_one and size > MOST_OF_FILES:
                 return
             if found and size > MOST_OF_FILES and all(one.has_types for one in found):
@@ -151,7 +156,7 @@ class FileReader:
                 yield first, found
                 found, first, size = [], number, read.events.size
             found.append(read)
-        yield first, self._agreed(files[first:], found, of_table)
+        yield first, self._agreed(files[first:], found, of_table, given)
 
     def _read_ahead(
         self, files: Sequence[FoundFile], of_table: Callable[[TableId], Types]
@@ -173,8 +178,10 @@ class FileReader:
         files: Sequence[FoundFile],
         found: list[_Read],
         of_table: Callable[[TableId], Types],
+        given: KnownTypes,
     ) -> list[_Read]:
-        """The same files, with the same types in all that do not contain them."""
+        """The same files, with the same types in all that do not contain them: those of the table,
+        else `given` by files that do, else what fits all values."""
         wanted: dict[TableId, dict[str, UnifiedType]] = {}
         for read in (one for one in found if not one.has_types):
             for part in read.events.tables:
@@ -182,7 +189,7 @@ class FileReader:
                 for name, kind in part.columns.items():
                     known[name] = _both(known.get(name, types.UNSUPPORTED), kind)
         for table in wanted:
-            wanted[table] |= of_table(table)
+            wanted[table] |= {**given.get(table, {}), **of_table(table)}
         for number, (file, read) in enumerate(zip(files, found, strict=True)):
             if read.has_types:
                 continue

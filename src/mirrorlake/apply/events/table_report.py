@@ -13,7 +13,7 @@ from mirrorlake.mirror.engine import Counts
 class EventTableReport:
     """The result of a batch.
 
-    version: of the table.
+    version: of the table, -1 if there is none.
     letters: events that could not be applied.
     parked: deletions that wait for the event with their key (ST-230).
     """

@@ -140,6 +140,17 @@ def head_of(
     return pa.table(columns, schema=HEAD), rejected
 
 
+def is_list(name: str) -> bool:
+    """Whether a field of the envelope or of the metadata is a list; of an unknown one, true."""
+    at = HEAD.get_field_index(ALIASES.get(name, name))
+    return at < 0 or bool(pa.types.is_list(HEAD.field(at).type))
+
+
+def is_text(name: str) -> bool:
+    at = HEAD.get_field_index(ALIASES.get(name, name))
+    return at >= 0 and bool(pa.types.is_string(HEAD.field(at).type))
+
+
 def _convert_of(one: pa.Field) -> Convert:
     if one.name in _TIMES:
         return _times
@@ -175,7 +186,8 @@ def _text(values: pa.Array) -> pa.Array:
 def _list(values: pa.Array, target: pa.ListType) -> pa.Array:
     """A single string is read as a list of one (ST-107)."""
     if pa.types.is_list(values.type):
-        return values.cast(target)
+        # Casting a slice converts the elements of the other rows too.
+        return pa.concat_arrays([values]).cast(target)
     plain = values.cast(target.value_type)
     there = values.is_valid().to_numpy(zero_copy_only=False)
     offsets = pa.array(np.concatenate(([0], np.cumsum(there))), pa.int32())

@@ -21,7 +21,7 @@ def unified(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  
     Raises pa.ArrowException, ValueError or OverflowError when a value does not fit.
     """
     target = payload_type(kind)
-    if pa.types.is_null(values.type):
+    if pa.types.is_null(values.type) or kind.kind is UnifiedKind.UNSUPPORTED:
         return pa.nulls(len(values), target)
     match kind.kind:
         case UnifiedKind.DECIMAL:

@@ -66,7 +66,8 @@ KEY_CHANGED = "BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE"
 """The reason why a table stops whose key has changed (ST-263)."""
 
 Preparation = PreparedBatch | NewTruncations | EventTableReport
-"""What a batch comes to: to commit; to truncate first; nothing to write."""
+"""What a batch comes to: to commit; to truncate first; nothing to write, as where no event of a new
+table can be applied, which says nothing of its order or key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class BatchWriter:
         changes = None
         if state.rule.startswith("oracle"):
             changes = merging.changes_of(folder, key, state.changes)
+        if not known.number and not len(rows.order):
+            return EventTableReport(before.snapshot.version, letters=letters)
         guard = self.settings.guard // timedelta(milliseconds=1)
         truncations = state.truncated(rows.order.filter(pa.array(rows.truncation)))
         state = replace(state, truncations=tuple(truncations.to_pylist()))
@@ -209,6 +212,8 @@ class BatchWriter:
         letters: Sequence[DeadLetter],
     ) -> Preparation:
         """Add the events that were not seen before (ST-234, ST-239, ST-251)."""
+        if not state.number and not len(rows.order):
+            return EventTableReport(before.snapshot.version, letters=letters)
         seen = merging.seen_events(self.folder.files, state.keys)
         first = first_of_each(rows.order)
         events = rows.order.take(pa.array(first))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
-from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of
+from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of, is_list, is_text
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json.lines import json_lines, parsed
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
@@ -216,7 +216,12 @@ def _fields(
                 _offsets(pc.fill_null(pc.list_value_length(values), 0)), flat, mask=values.is_null()
             )
             continue
-        if not isinstance(values, MarkedTexts) and any(isinstance(one, list) for one in values):
+        has_lists = not isinstance(values, MarkedTexts) and any(
+            isinstance(one, list) for one in values
+        )
+        if has_lists and not is_list(name):
+            found[name], rows = texts_of(_without_lists(name, values, rejected))
+        elif has_lists:
             lists = [
                 value if value is None or isinstance(value, list) else [value] for value in values
             ]
@@ -229,6 +234,20 @@ def _fields(
             found[name], rows = texts_of(values)
         for row in rows:
             rejected.setdefault(row, f"the value of {name} is no text")
+    return found
+
+
+def _without_lists(
+    name: str, values: Sequence[Any], rejected: dict[int, str]
+) -> Sequence[str | None]:
+    """The values of a field that is no list; a text may be written as a list of one (ST-075)."""
+    found = list(values)
+    for row, value in enumerate(values):
+        if isinstance(value, list):
+            found[row] = value[0] if len(value) == 1 and isinstance(value[0], str) else None
+            if found[row] is None or not is_text(name):
+                found[row] = None
+                rejected.setdefault(row, f"the value of {name} is a list")
     return found
 
 
