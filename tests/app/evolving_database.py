@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -245,11 +245,12 @@ class EvolvingDatabase:
         like: Callable[[Any], Any] = lambda value: value,
         source: str = "",
         columns: str = "*",
+        stopped: Collection[str] = (),
     ) -> None:
         """The mirror has the rows of the table, and its feed leads to them from the start. like:
         what equals for a value of either if the values do; source: its name there, if it is another
-        one; columns: those to compare, in SQL."""
-        assert self.stopped() == {}, self.stopped()
+        one; columns: those to compare, in SQL; stopped: the tables that are."""
+        assert self.stopped().keys() == set(stopped), self.stopped()
         with psycopg.connect(self.database.url) as connection:
             cursor = connection.execute(f"select {columns} from {source or table}")
             names = [column.name for column in cursor.description or ()]

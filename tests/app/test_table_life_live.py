@@ -63,6 +63,80 @@ def test_a_table_that_was_created_again_is_loaded_by_itself(
         evolving.check(table)
 
 
+NEW = (
+    "create table apples_new (note text, id int primary key, size int default 3)",
+    "insert into apples_new values ('n', 1), ('n', 9)",
+)
+SWAPS = {
+    "swap": SWAP,
+    "drop and rename": "drop table apples; alter table apples_new rename to apples",
+}
+AMID = {
+    "rows before": "insert into apples_new values ('b', 2); {}",
+    "rows after": "{}; insert into apples values ('a', 3)",
+    "no rows": "{}",
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("rows", AMID)
+@pytest.mark.parametrize("how", SWAPS)
+def test_a_mirrored_table_that_takes_the_name_of_another_is_loaded_under_it(
+    evolving: EvolvingDatabase, how: str, rows: str, *, running: bool
+) -> None:
+    evolving.begin(*TABLES, *NEW)
+    changes = (
+        AMID[rows].format(SWAPS[how]),
+        "insert into apples values ('z', 50)",
+        "insert into log values (1)",
+    )
+    if running:
+        evolving.live(changes, each=True)
+    for change in () if running else changes:
+        evolving.run(change)
+        evolving.capture()
+        evolving.apply()
+    for table in ("apples", "log", *(["apples_old"] if how == "swap" else [])):
+        evolving.check(table, stopped={"public.apples_new"})
+    assert "it is mirrored under that name" in evolving.stopped()["public.apples_new"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("each", [False, True])
+def test_two_mirrored_tables_exchange_their_names_and_get_them_back(
+    evolving: EvolvingDatabase, *, each: bool
+) -> None:
+    evolving.begin(*TABLES, *NEW)
+    back = "alter table apples rename to apples_new; alter table apples_old rename to apples"
+    for change in (SWAP, "insert into apples values ('z', 50)", back):
+        evolving.run(change)
+        if each:
+            evolving.capture()
+            evolving.apply()
+    evolving.run("insert into apples values (60)", "insert into apples_new values ('z', 70)")
+    evolving.capture()
+    evolving.apply()
+    left = {"public.apples_old"} if each else ()
+    for table in ("apples", "apples_new", "log"):
+        evolving.check(table, stopped=left)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", [None, CrashPoint.REPLACED_NOTED, CrashPoint.REPLACED_DELETED])
+def test_names_are_given_up_once_when_capture_dies(
+    evolving: EvolvingDatabase, point: CrashPoint | None
+) -> None:
+    evolving.begin(*TABLES, *NEW)
+    evolving.run(SWAP)
+    assert evolving.capture(Dying(point)) is (point is not None)
+    evolving.run("insert into apples values ('z', 50)")
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "apples_old", "log"):
+        evolving.check(table, stopped={"public.apples_new"})
+
+
 def test_tables_join_and_begin_anew_while_capture_runs(evolving: EvolvingDatabase) -> None:
     evolving.begin(*TABLES)
     stop = threading.Event()

@@ -282,7 +282,9 @@ class Capture:
 
     def _keep_names(self) -> None:
         """Let tables that were renamed keep the names with which they were loaded."""
-        self._source.keep_names(members.names(self._sinks))
+        names = members.names(self._records, self._sinks)
+        taken = {table for sink in self._sinks for table in sink.identities()}
+        self._source.keep_names(names, taken)
 
     def _captured(self) -> list[SourceTable]:
         return members.captured(self._source.discover(), self._records, self._sinks)
@@ -445,6 +447,7 @@ class Capture:
             record = self._log_start.resume(record, identity)
         self._keep_names()
         if replaced := self._replaced(self._source.discover()):
+            members.give_up_names(replaced, self._records, self._sinks)
             for table in replaced:
                 self._lease.check()
                 what = members.RECREATED

@@ -8,6 +8,8 @@ A table that was dropped and created again is another table, which begins anew w
 former one. In this order, of which each step may be done again:
 
     stopped, to be replaced → what is landed of it deleted → what is recorded of it forgotten
+
+If the new one is a table that was loaded under another name, that name is given up before.
 """
 
 from __future__ import annotations
@@ -50,6 +52,9 @@ ADDED_AGAIN = "Capture adds the table again and reads it again."
 REPLACED = "replaced"
 """Of a stopped table: what is left of it is to be deleted, because it is another one now."""
 
+GIVEN_UP = "given_up"
+"""Of a stopped table: it is loaded under the name that it has now."""
+
 
 def captured(
     selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
@@ -72,12 +77,19 @@ def stop(records: Records, error: TableError) -> None:
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
-def names(sinks: Sequence[Sink]) -> dict[str, TableId]:
-    """The names of the loaded tables by their identity, as far as all sinks agree on them."""
+def names(records: Records, sinks: Sequence[Sink]) -> dict[str, TableId]:
+    """The names of the loaded tables by their identity, as far as all sinks agree on them, without
+    those that are given up."""
     held = [set(sink.identities().items()) for sink in sinks]
-    common = set.intersection(*held)
+    given_up = given_up_names(records)
+    common = {one for one in set.intersection(*held) if str(one[0]) not in given_up}
     counted = Counter(identity for _table, identity in common)
     return {identity: table for table, identity in common if counted[identity] == 1}
+
+
+def given_up_names(records: Records) -> list[str]:
+    """The former names of tables that are loaded under another one now."""
+    return [table for table, facts in records.stopped().items() if facts.get(GIVEN_UP)]
 
 
 def replaced(
@@ -89,7 +101,8 @@ def replaced(
     holding = [(sink, sink.identities()) for sink in sinks]
 
     def is_replaced(table: SourceTable) -> bool:
-        if stopped.get(str(table.table), {}).get(REPLACED):
+        facts = stopped.get(str(table.table), {})
+        if facts.get(REPLACED) or facts.get(GIVEN_UP):
             return True
         held = [
             identities.get(table.table) for sink, identities in holding if sink.holds(table.table)
@@ -99,6 +112,26 @@ def replaced(
         )
 
     return [table for table in selected if table.refused is None and is_replaced(table)]
+
+
+def give_up_names(replaced: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]) -> None:
+    """Stop what those of the tables were loaded under that have the name of another one now: they
+    are loaded under that. May be called again."""
+    beginning = {table.table for table in replaced}
+    now = {table.identity: table.table for table in replaced}
+    loaded = sorted({one for sink in sinks for one in sink.identities().items()}, key=str)
+    for former, identity in loaded:
+        if identity not in now or former in beginning:
+            continue
+        error = NotSelected(
+            f"the table was renamed to {now[identity]} in the source, which was the name of "
+            "another mirrored table; it is mirrored under that name",
+            table=str(former),
+            hint="What was mirrored under the former name stays as it is. Remove it when nobody "
+            "reads it any more.",
+        )
+        records.stop(error.table, error.facts() | {GIVEN_UP: True})
+        log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
 def begin_anew(

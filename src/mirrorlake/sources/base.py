@@ -15,7 +15,7 @@ TableError for one table, while the others continue. The source itself never ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -371,12 +371,13 @@ class Source(Protocol):
         for none."""
         ...
 
-    def keep_names(self, names: Mapping[str, TableId]) -> None:
+    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
         """From now on, describe a renamed table under the name with which it was loaded. A table
         is not described so if the source has another selected table of that name, or if the new
         name is that of another loaded table.
 
-        names: of the loaded tables, by `SourceTable.identity`.
+        names: of the loaded tables, by `SourceTable.identity`. taken: names of loaded tables that
+            are not among them.
         """
         ...
 

@@ -25,6 +25,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.verification.comparison import Differences, compare, plain
 from mirrorlake.app.verification.mirrored_rows import opened
 from mirrorlake.app.verification.source_rows import RowsAtCut
+from mirrorlake.capture import members
 from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
@@ -205,7 +206,11 @@ class _Verifying:
             )
         records = Records(store_of(self.project), root.LANDING)
         loaded = table_positions.identities(records)
-        self.source.keep_names({identity: table for table, identity in loaded.items()})
+        given_up = members.given_up_names(records)
+        self.source.keep_names(
+            {identity: table for table, identity in loaded.items() if str(table) not in given_up},
+            loaded,
+        )
         known = {str(one.table): one for one in self.source.discover()}
         reasons = {name: str(one.refused) for name, one in known.items() if one.refused}
         reasons |= {str(table): _GONE for table in loaded if str(table) not in known}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -177,7 +177,7 @@ class MemorySource:
             )
         return found
 
-    def keep_names(self, names: Mapping[str, TableId]) -> None:
+    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
         """Do nothing: tables in memory are not renamed."""
 
     def identity(self) -> Mapping[str, str]:

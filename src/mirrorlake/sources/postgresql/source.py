@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from math import inf
@@ -82,6 +82,7 @@ class PostgresSource:
         self._recognition: Recognition | None = None
         self._secret = ""  # of the stream
         self._loaded_names: Mapping[str, TableId] = {}
+        self._taken: frozenset[TableId] = frozenset()
         self._replaced: Counter[tuple[TableId, str]] = Counter()
 
     # -- before ---------------------------------------------------------------------------------
@@ -126,8 +127,8 @@ class PostgresSource:
             for table in tables
         ]
 
-    def keep_names(self, names: Mapping[str, TableId]) -> None:
-        self._loaded_names = dict(names)
+    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
+        self._loaded_names, self._taken = dict(names), frozenset({*names.values(), *taken})
 
     def identity(self) -> Mapping[str, str]:
         with closing(self._replication()) as replication:
@@ -417,7 +418,7 @@ class PostgresSource:
 
     def _keeps(self, identity: str, name: TableId) -> bool:
         """Whether a table that has this name now keeps the one with which it was loaded."""
-        is_held = identity in self._loaded_names and name not in self._loaded_names.values()
+        is_held = identity in self._loaded_names and name not in self._taken
         return is_held and self._settings.selection.takes(name)
 
     def _gap(self, what: str, since: LogPoint, until: LogPoint | None = None) -> SourceGap:
