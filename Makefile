@@ -37,7 +37,7 @@ test-rest: programs
 
 # The part of test-rest that uses live databases and kills processes, without Spark. .ci/run runs it
 # after make test: together they take less than an hour on a machine that is half as fast.
-LIVE := tests/app tests/capture tests/cli tests/crash tests/server tests/sources
+LIVE := tests/app tests/capture tests/crash tests/sources
 test-live: programs
 	@MIRRORLAKE_TESTS=rest $(PYTHON) -m pytest $(IN_TWO) -m "not long and not spark" $(LIVE) $(ARGS)
 

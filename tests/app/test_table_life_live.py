@@ -79,7 +79,7 @@ AMID = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("running", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("rows", AMID)
 @pytest.mark.parametrize("how", SWAPS)
 def test_a_mirrored_table_that_takes_the_name_of_another_is_loaded_under_it(
