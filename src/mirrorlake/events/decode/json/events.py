@@ -14,7 +14,7 @@ from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of, is_list, is_text
 from mirrorlake.events.decode.errors import UnreadableEvents
-from mirrorlake.events.decode.json.lines import json_lines, parsed
+from mirrorlake.events.decode.json.lines import json_lines, parsed, text_of
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.json.parsed_events import ParsedEvents
 from mirrorlake.events.decode.json.scan import Field, LineScanner, ScannedEvents
@@ -212,9 +212,13 @@ def _fields(
                 found[name] = pa.nulls(len(values), pa.string())
                 continue
             flat = MarkedTexts.of(values.flatten()).texts
-            found[name] = pa.ListArray.from_arrays(
+            lists = pa.ListArray.from_arrays(
                 _offsets(pc.fill_null(pc.list_value_length(values), 0)), flat, mask=values.is_null()
             )
+            if not is_list(name):
+                single = _without_lists(name, lists.to_pylist(), rejected)
+                lists = pa.array(single, pa.string())
+            found[name] = lists
             continue
         has_lists = not isinstance(values, MarkedTexts) and any(
             isinstance(one, list) for one in values
@@ -244,9 +248,8 @@ def _without_lists(
     found = list(values)
     for row, value in enumerate(values):
         if isinstance(value, list):
-            found[row] = value[0] if len(value) == 1 and isinstance(value[0], str) else None
-            if found[row] is None or not is_text(name):
-                found[row] = None
+            found[row] = text_of(value[0]) if len(value) == 1 and is_text(name) else None
+            if found[row] is None:
                 rejected.setdefault(row, f"the value of {name} is a list")
     return found
 
