@@ -39,10 +39,15 @@ def decoders_of(
     table: SourceTable, extremes: Extremes, noted: NotedIn
 ) -> tuple[ColumnDecoder, ...]:
     """For the columns of a table, in their order."""
-    name, noted_in_table = str(table.table), partial(noted, table.table)
-    types = table.source_types
+    decoder = partial(
+        ColumnDecoder,
+        table=str(table.table),
+        extremes=extremes,
+        noted=partial(noted, table.table),
+    )
     return tuple(
-        ColumnDecoder(name, c, types[c], extremes, noted_in_table) for c in table.schema.names
+        decoder(column=name, type=table.source_types[name], is_key=name in table.key)
+        for name in table.schema.names
     )
 
 

@@ -116,11 +116,11 @@ class Decoder:
         parts: list[Part] = list(self._altered(messages, transactions, transaction))
         start = 0
         for barrier in self._barriers(messages):
-            parts += self._segment(messages, start, barrier, transaction, ordinal)
+            parts += self._segment(messages, start, barrier, transactions, transaction, ordinal)
             after = cast("Lsn", transactions.after[transaction[barrier]])
             parts += self._at_barrier(messages, barrier, after, transaction, ordinal)
             start = barrier + 1
-        parts += self._segment(messages, start, len(messages), transaction, ordinal)
+        parts += self._segment(messages, start, len(messages), transactions, transaction, ordinal)
         return Chunk(
             transactions,
             parts,
@@ -439,6 +439,7 @@ class Decoder:
         messages: Messages,
         start: int,
         stop: int,
+        transactions: Transactions,
         transaction: np.ndarray,
         ordinal: np.ndarray,
     ) -> Iterator[Part]:
@@ -452,7 +453,7 @@ class Decoder:
             known = self._relations.get(int(oid))
             if known is None or known.table is None or known.table.table in self._faulty:
                 continue
-            mine = at[oids == oid]
+            mine = self._not_loaded(known.table, at[oids == oid], transactions, transaction)
             if known.table.append_only:  # a publication not made by us may carry more
                 mine = mine[messages.kind[mine] == protocol.INSERT]
             if len(mine) == 0:
@@ -471,6 +472,21 @@ class Decoder:
                         yield changes(left, transaction, ordinal, unlogged)
             except TableError as error:
                 yield self._fault(known.table.table, error)
+
+    def _not_loaded(
+        self,
+        table: SourceTable,
+        rows: np.ndarray,
+        transactions: Transactions,
+        transaction: np.ndarray,
+    ) -> np.ndarray:
+        """The changes of a table that its load did not contain. Those that it did contain may be
+        why the table had stopped before."""
+        after = cast("Sequence[Lsn]", transactions.after)
+        if not self._is_loaded(table.identity, after[transaction[rows[0]]]):
+            return rows
+        is_loaded = np.array([self._is_loaded(table.identity, one) for one in after])
+        return rows[~is_loaded[transaction[rows]]]
 
     def _unlogged(self, relation: Relation) -> list[list[int]] | None:
         """As of `check_whole`."""

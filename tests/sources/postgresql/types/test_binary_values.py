@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psycopg
@@ -192,6 +193,26 @@ def test_moments_beyond_the_calendar_are_treated_as_the_settings_say(
     assert read("timestamp", MOMENT, values, Extremes(dates="null")) == [None, None]
     with pytest.raises(BadValue, match=f"^'{text}' is outside"):
         read("timestamp", MOMENT, values, Extremes(dates="error"))
+
+
+@pytest.mark.parametrize("dates", ["clamp", "null", "error"])
+@pytest.mark.parametrize(
+    ("oid", "kind", "value", "text"),
+    [
+        ("date", DATE, (2**31 - 1).to_bytes(4, "big"), "infinity"),
+        ("timestamp", MOMENT, (2**63 - 1).to_bytes(8, "big"), "infinity"),
+    ],
+)
+def test_nothing_of_a_key_is_replaced(
+    oid: str, kind: PgType, value: bytes, text: str, dates: Literal["clamp", "null", "error"]
+) -> None:
+    decoder = replace(decoder_of(kind, Extremes(dates=dates)), is_key=True)
+    reader = binary_reader(OIDS[oid], decoder)
+    assert reader is not None
+    with pytest.raises(BadValue, match=f"^'{text}' is outside .* found by the column"):
+        reader(fields([value]))
+    with pytest.raises(BadValue, match=f"^'{text}' is outside .* found by the column"):
+        decoder.decode(pa.array([text]))
 
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=20))

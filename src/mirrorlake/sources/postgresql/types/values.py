@@ -42,13 +42,15 @@ Noted = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ColumnDecoder:
-    """Reads the texts of one column. `noted` hears of every replacement."""
+    """Reads the texts of one column. `noted` hears of every replacement; is_key: rows are found by
+    it, so that nothing of it may be replaced."""
 
     table: str
     column: str
     type: PgType
     extremes: Extremes
     noted: Noted
+    is_key: bool = False
 
     def decode(self, texts: pa.Array) -> pa.Array:  # noqa: PLR0911  (one line per form)
         """texts: string; returns the type of the table. Raises BadValue."""
@@ -102,13 +104,14 @@ class ColumnDecoder:
 
     def note_moments(self, count: int, example: Callable[[], str]) -> None:
         """Note that moments beyond the calendar are replaced. example: one of them. Raises BadValue
-        if the settings do not allow that."""
-        if self.extremes.dates == "error":
-            raise self._refused(
-                f"{example()!r} is outside the years 1 to 9999",
-                "Set source.extremes.dates to clamp or null.",
-            )
-        self.noted(self.column, count)
+        if the settings do not allow that, or in a key, where several keys would become one."""
+        if not (self.is_key or self.extremes.dates == "error"):
+            self.noted(self.column, count)
+            return
+        what = f"{example()!r} is outside the years 1 to 9999"
+        if self.is_key:
+            raise self._key_refused(what)
+        raise self._refused(what, "Set source.extremes.dates to clamp or null.")
 
     def _decimal(self, texts: pa.Array, target: pa.DataType) -> pa.Array:
         try:
@@ -129,6 +132,14 @@ class ColumnDecoder:
                 "precision, which is mirrored as text.",
             )
         self.noted(self.column, count)
+
+    def _key_refused(self, what: str) -> BadValue:
+        return self._refused(
+            f"{what}, and the rows of the table are found by the column: with another value in its "
+            "place, two rows could become one",
+            f"Change the value in the source and run `mirrorlake reset {self.table}`, or remove "
+            f"{self.table} from source.tables. source.extremes.dates is for other columns.",
+        )
 
     def _refused(self, what: str, hint: str) -> BadValue:
         return BadValue(what, table=self.table, column=self.column, hint=hint)

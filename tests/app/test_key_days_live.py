@@ -1,0 +1,54 @@
+"""Tables whose keys have days that no Delta type holds stop, and no row is lost in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.app.own_root import of_root
+from mirrorlake.app.reset import plan_reset
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import EvolvingDatabase
+from tests.conftest import Database
+
+pytestmark = pytest.mark.postgres
+
+DAYS = "create table days (day date primary key, n int)"
+LOG = "create table log (id int primary key)"
+MANY = "insert into days values ('0044-03-15 BC', 1), ('0045-01-01 BC', 2), ('2024-02-29', 3)"
+WHY = "is outside the years 1 to 9999, and the rows of the table are found by the column"
+
+
+def check_others(evolving: EvolvingDatabase) -> None:
+    """Only the table with the days has stopped."""
+    evolving.run("insert into log select count(*) from log")
+    evolving.capture()
+    evolving.apply()
+    assert WHY in evolving.stopped().pop("public.days")
+    assert [*evolving.stopped()] == ["public.days"]
+    ((count,),) = evolving.database.sql.execute("select count(*) from log").fetchall()
+    assert sorted(row["id"] for row in evolving.mirrored("log")) == [*range(count)]
+
+
+@pytest.mark.parametrize("beside", [None, 1])
+def test_a_table_that_has_such_keys_is_not_loaded(
+    database: Database, store: LocalStore, beside: int | None
+) -> None:
+    evolving = EvolvingDatabase(database, store, load_beside=beside)
+    evolving.begin(LOG, DAYS, MANY, "analyze")
+    check_others(evolving)
+    evolving.run("update days set day = '2024-01-01'::date + n where n < 3")
+    plan_reset(of_root(evolving.store.root), ["public.days"]).execute()
+    evolving.live([], each=False)
+    evolving.check("days")
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_table_that_gets_such_a_key_stops_before_it(
+    evolving: EvolvingDatabase, each: bool
+) -> None:
+    evolving.begin(LOG, DAYS)
+    statements = ["insert into days values ('2024-02-29', 1), ('9999-12-31', 2)", "select 1"]
+    evolving.live([*statements, "insert into days values ('infinity', 3)"], each=each)
+    check_others(evolving)
+    there = {row["n"] for row in evolving.mirrored("days")}
+    assert there == ({1, 2} if each else set())
