@@ -18,6 +18,7 @@ from mirrorlake.errors import (
     SourceGap,
     SourceUnavailable,
     TableAltered,
+    UnsupportedColumn,
     UsageError,
 )
 from mirrorlake.model.position import LogPoint, Lsn
@@ -49,7 +50,12 @@ from mirrorlake.sources.postgresql.connect import (
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
-from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
+from mirrorlake.sources.postgresql.publishing import (
+    event_trigger,
+    generated_columns,
+    publication,
+    rejected,
+)
 from mirrorlake.sources.postgresql.reading.by_key import read_rows
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import TableLook
@@ -101,6 +107,7 @@ class PostgresSource:
             ]
             catalog = self._catalog()
             tables = self._described(catalog)
+            tables = _with_refused(tables, self._look.tables(tables))
             findings += event_trigger.check(connection, self._settings)
             findings += table_checks.tables(connection, self._settings, catalog, tables)
             if slots.slot_state(connection, self._settings.slot):
@@ -112,6 +119,7 @@ class PostgresSource:
             catalog = self._catalog()
             tables = self._described(catalog)
             looks = self._look.tables(tables)
+            tables = _with_refused(tables, looks)
         if not tables:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
@@ -447,6 +455,23 @@ class PostgresSource:
         self._replaced[table, column] = now = before + count
         if before == 0 or len(str(before)) != len(str(now)):
             log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
+
+
+def _with_refused(
+    tables: Sequence[SourceTable], looks: Mapping[int, TableLook]
+) -> list[SourceTable]:
+    """The tables, with why those cannot be captured of which generated columns are published."""
+    return [
+        replace(table, refused=_refused(table.table, look))
+        if table.refused is None and (look := looks.get(int(table.identity)))
+        else table
+        for table in tables
+    ]
+
+
+def _refused(table: TableId, look: TableLook) -> UnsupportedColumn | None:
+    found = generated_columns.refusal(table, look.generated_published)
+    return found and UnsupportedColumn(found[0], table=str(table), hint=found[1])
 
 
 def _published(tables: Sequence[SourceTable]) -> list[SourceTable]:

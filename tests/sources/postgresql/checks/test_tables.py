@@ -124,6 +124,17 @@ def test_generated_columns_are_a_warning(captured: Captured) -> None:
     assert the_finding(captured, "columns", WARNING).message.endswith(": b")
 
 
+def test_generated_columns_that_are_published_are_an_error(captured: Captured) -> None:
+    captured.run("create table apples (id int primary key, b int generated always as (id) stored)")
+    name = captured.settings.publication
+    published = f"create publication {name} for all tables with ({{}}publish_via_partition_root)"
+    captured.run(published.format("publish_generated_columns = stored, "))
+    finding = the_finding(captured, "columns", ERROR)
+    assert finding.message.startswith(f"publication {name} publishes generated column b")
+    cure(captured, finding)
+    assert ERROR not in {found.severity for found in findings(captured, "columns")}
+
+
 @pytest.mark.parametrize(
     ("column", "reason"),
     [

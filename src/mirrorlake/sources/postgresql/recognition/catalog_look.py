@@ -13,7 +13,7 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import Connection, translated
-from mirrorlake.sources.postgresql.publishing import publication
+from mirrorlake.sources.postgresql.publishing import generated_columns, publication
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import bounds_of
@@ -46,7 +46,9 @@ select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
         where m.oid = c.oid and m.publication = w.publication and not exists
           (select from member o where o.oid = c.oid and o.publication = w.publication
            and o.columns is null)),
-       n.nspname, c.relname
+       array(select a.attname::text from pg_attribute a
+             where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped),
+       {generated}, n.nspname, c.relname
 from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
 join pg_catalog.pg_class c on c.oid = w.oid join pg_namespace n on n.oid = c.relnamespace
 """
@@ -130,12 +132,14 @@ class CatalogLook:
                 # A table may have moved from one to the other since the stream began.
                 "names": sorted({self._settings.publication, self._settings.append_publication}),
             }
-            has_schemas = connection.info.server_version >= _WITH_SCHEMAS
+            version = connection.info.server_version
+            has_schemas = version >= _WITH_SCHEMAS
             members = _MEMBERS.format(
                 columns="r.prattrs::int2[]" if has_schemas else "null::int2[]",
                 schemas=_SCHEMAS if has_schemas else "",
             )
-            found = connection.execute(_TABLES.format(members=members), values).fetchall()
+            query = _TABLES.format(members=members, generated=generated_columns.published(version))
+            found = connection.execute(query, values).fetchall()
             attributes = connection.execute(_ATTRIBUTES, values).fetchall()
             leaves = connection.execute(_LEAVES, values).fetchall()
             identities = row_identity.read(connection, values["tables"])
@@ -168,8 +172,10 @@ class CatalogLook:
                 identity=identities[oid],
                 is_listed=listed is not None,
                 name=TableId(*name),
+                generated=frozenset(generated if version >= generated_columns.SINCE else ()),
+                generated_published=tuple(map(tuple, sent)),
             )
-            for oid, last, node, is_partitioned, published, listed, *name in found
+            for oid, last, node, is_partitioned, published, listed, generated, sent, *name in found
         }
 
     def await_visible(self, transactions: Collection[int]) -> None:

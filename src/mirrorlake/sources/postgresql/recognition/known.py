@@ -140,7 +140,8 @@ class TableLook:
     order of their numbers, without generated ones; last: the highest number of any; leaves: by
     oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
     its rows; is_listed: only some columns are published, of which nothing locks the list; name:
-    None where it was not looked for."""
+    None where it was not looked for; generated: the names of generated columns;
+    generated_published: as of `generated_columns.published`."""
 
     at: Lsn
     last: int
@@ -152,6 +153,8 @@ class TableLook:
     identity: RowIdentity = field(default_factory=lambda: RowIdentity("d"))
     is_listed: bool = False
     name: TableId | None = None
+    generated: frozenset[str] = frozenset()
+    generated_published: tuple[tuple[str, ...], ...] = ()
 
     @property
     def columns(self) -> dict[int, str]:

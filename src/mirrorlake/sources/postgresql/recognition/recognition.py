@@ -13,6 +13,7 @@ from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import TableDiffers
+from mirrorlake.sources.postgresql.publishing import generated_columns
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription, key_of
@@ -111,6 +112,8 @@ class Recognition:
             raise _altered(table, "it was dropped")
         known = self._at_least(oid, look)
         self._check(table, known, look)
+        if unknown := {*description.columns} & look.generated - {*known.columns.values()}:
+            raise _altered(table, f"generated column {min(unknown)} was published for a time")
         is_put_back = _is_put_back(table, known, look)
         if known.at > after:  # it is known by what the catalog showed later
             if not _is_alike(table, known, description, look):
@@ -290,6 +293,9 @@ class Recognition:
             self._noted.add(oid)
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
+        if refused := generated_columns.refusal(table.table, look.generated_published):
+            what, hint = refused
+            raise TableAltered(what, table=str(table.table), hint=hint)
         if _is_put_back(table, known, look) and self.catalog.loses_additions():
             raise _altered(table, PUT_BACK)
         if what := columns.altered(known, look, captures(table)):
