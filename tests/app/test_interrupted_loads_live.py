@@ -355,8 +355,8 @@ TABLES = {
             "from generate_series(1, 300) g"
         ),
     ),
-    "days at infinity": (
-        "create table apples (id int primary key, day date, note text)",
+    "keys at infinity": (
+        "create table apples (id int, day date, note text, primary key (id, day))",
         (
             "insert into apples select g, (array['infinity', '-infinity', 'today'])[1 + g % 3]"
             "::date, repeat('x', 400) from generate_series(1, 300) g"

@@ -48,7 +48,16 @@ def test_a_table_that_gets_such_a_key_stops_before_it(
 ) -> None:
     evolving.begin(LOG, DAYS)
     statements = ["insert into days values ('2024-02-29', 1), ('9999-12-31', 2)", "select 1"]
-    evolving.live([*statements, "insert into days values ('infinity', 3)"], each=each)
+    evolving.live([*statements, "insert into days values ('10000-01-01', 3)"], each=each)
     check_others(evolving)
     there = {row["n"] for row in evolving.mirrored("days")}
     assert there == ({1, 2} if each else set())
+
+
+def test_a_table_lives_with_an_infinity_in_its_key(evolving: EvolvingDatabase) -> None:
+    evolving.begin(DAYS, "insert into days values ('infinity', 1), ('2024-02-29', 2)")
+    evolving.live(["update days set n = 5 where day = 'infinity'"], each=True)
+    last = {row["day"].isoformat(): row["n"] for row in evolving.mirrored("days")}
+    assert last == {"9999-12-31": 5, "2024-02-29": 2}
+    evolving.live(["delete from days where day = 'infinity'"], each=True)
+    evolving.check("days")

@@ -142,10 +142,20 @@ def test_a_row_that_had_a_key_beyond_the_calendar_stops_the_table(
 ) -> None:
     create = KEYED_DAYS.format("date", "(id, v)")
     full = f"alter table things replica identity {identity}"
-    begin(captured, Extremes(), create, full, "insert into things values (1, 'infinity', 1)")
+    begin(captured, Extremes(), create, full, "insert into things values (1, '10000-01-01', 1)")
     (fault,) = faults(captured.chunks(change))
     assert isinstance(fault.error, BadValue)
     assert re.search(IS_IN_KEY, fault.error.what)
+
+
+def test_infinities_of_a_key_are_clamped(captured: Captured) -> None:
+    """As in tables that say until when a row is valid."""
+    first = "insert into things values (1, 'infinity', 1), (1, '-infinity', 1)"
+    begin(captured, Extremes(), KEYED_DAYS.format("date", "(id, v)"), first)
+    days = [date(9999, 12, 31), date(1, 1, 1)]
+    assert [row["v"] for row in captured.snapshot("things")] == days
+    found = captured.changes("update things set n = 2", "delete from things where v = 'infinity'")
+    assert [event.row["v"] for event in found] == [*days, days[0]]
 
 
 def test_a_row_whose_key_is_to_be_beyond_the_calendar_is_not_read_again(

@@ -486,7 +486,8 @@ class Decoder:
         if not self._is_loaded(table.identity, after[transaction[rows[0]]]):
             return rows
         is_loaded = np.array([self._is_loaded(table.identity, one) for one in after])
-        return rows[~is_loaded[transaction[rows]]]
+        left: np.ndarray = rows[~is_loaded[transaction[rows]]]
+        return left
 
     def _unlogged(self, relation: Relation) -> list[list[int]] | None:
         """As of `check_whole`."""

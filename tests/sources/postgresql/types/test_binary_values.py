@@ -199,8 +199,13 @@ def test_moments_beyond_the_calendar_are_treated_as_the_settings_say(
 @pytest.mark.parametrize(
     ("oid", "kind", "value", "text"),
     [
-        ("date", DATE, (2**31 - 1).to_bytes(4, "big"), "infinity"),
-        ("timestamp", MOMENT, (2**63 - 1).to_bytes(8, "big"), "infinity"),
+        ("date", DATE, (2_921_940).to_bytes(4, "big"), "10000-01-01"),
+        (
+            "timestamp",
+            MOMENT,
+            (2_921_940 * 86_400_000_000).to_bytes(8, "big"),
+            "10000-01-01 00:00:00",
+        ),
     ],
 )
 def test_nothing_of_a_key_is_replaced(
@@ -213,6 +218,23 @@ def test_nothing_of_a_key_is_replaced(
         reader(fields([value]))
     with pytest.raises(BadValue, match=f"^'{text}' is outside .* found by the column"):
         decoder.decode(pa.array([text]))
+
+
+@pytest.mark.parametrize("dates", ["clamp", "null"])
+def test_an_infinity_of_a_key_is_clamped_or_refused(dates: Literal["clamp", "null"]) -> None:
+    decoder = replace(decoder_of(DATE, Extremes(dates=dates)), is_key=True)
+    reader = binary_reader(OIDS["date"], decoder)
+    assert reader is not None
+    content = fields([(2**31 - 1).to_bytes(4, "big"), (-(2**31)).to_bytes(4, "big", signed=True)])
+    texts = pa.array(["infinity", "-infinity"])
+    if dates == "clamp":
+        days = [date(9999, 12, 31), date(1, 1, 1)]
+        assert reader(content).to_pylist() == decoder.decode(texts).to_pylist() == days
+        return
+    with pytest.raises(BadValue, match=r"^'infinity' is outside .* found by the column"):
+        reader(content)
+    with pytest.raises(BadValue, match=r"^'infinity' is outside .* found by the column"):
+        decoder.decode(texts)
 
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=20))

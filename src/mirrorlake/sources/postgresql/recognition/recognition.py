@@ -294,8 +294,8 @@ class Recognition:
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
         if refused := generated_columns.refusal(table.table, look.generated_published):
-            what, hint = refused
-            raise TableAltered(what, table=str(table.table), hint=hint)
+            reason, hint = refused
+            raise TableAltered(reason, table=str(table.table), hint=hint)
         if _is_put_back(table, known, look) and self.catalog.loses_additions():
             raise _altered(table, PUT_BACK)
         if what := columns.altered(known, look, captures(table)):

@@ -166,7 +166,10 @@ def _within(
         is_odd &= ~fields.is_null
     if not is_odd.any():
         return fields, values
-    decoder.note_moments(int(is_odd.sum()), lambda: text(int(values[is_odd][0])))
+    replaced, bounds = values[is_odd], np.iinfo(values.dtype)
+    finite = replaced[(replaced != bounds.min) & (replaced != bounds.max)]
+    example = (finite if len(finite) else replaced)[0]
+    decoder.note_moments(len(replaced), lambda: text(int(example)), is_finite=bool(len(finite)))
     if decoder.extremes.dates == "clamp":
         return fields, np.clip(values, first, last)
     return fields.without(is_odd), values

@@ -21,6 +21,7 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.sources.postgresql.types.arrays import arrays_to_json
 from mirrorlake.sources.postgresql.types.mapping import Form, PgType
 
+INFINITIES = ["infinity", "-infinity"]
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 FIRST_MOMENT, LAST_MOMENT = f"{FIRST_DAY} 00:00:00", f"{LAST_DAY} 23:59:59.999999"
 
@@ -97,19 +98,25 @@ class ColumnDecoder:
             odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, ordinary)), False)
             if not pc.any(odd, min_count=0).as_py():
                 raise  # they are of another type
-        self.note_moments(pc.sum(odd).as_py(), lambda: str(texts.filter(odd)[0]))
+        replaced = texts.filter(odd)
+        finite = replaced.filter(pc.invert(pc.is_in(replaced, value_set=pa.array(INFINITIES))))
+        self.note_moments(
+            len(replaced), lambda: str((finite or replaced)[0]), is_finite=bool(len(finite))
+        )
         early = pc.or_(pc.ends_with(texts, " BC"), pc.starts_with(texts, "-"))
         bound = pc.if_else(early, first, last) if self.extremes.dates == "clamp" else None
         return pc.if_else(odd, bound, texts).cast(target)
 
-    def note_moments(self, count: int, example: Callable[[], str]) -> None:
-        """Note that moments beyond the calendar are replaced. example: one of them. Raises BadValue
-        if the settings do not allow that, or in a key, where several keys would become one."""
-        if not (self.is_key or self.extremes.dates == "error"):
+    def note_moments(self, count: int, example: Callable[[], str], *, is_finite: bool) -> None:
+        """Note that moments beyond the calendar are replaced. example: one of them; is_finite:
+        whether any is no infinity, and then the example is not. Raises BadValue if the settings do
+        not allow that, or in a key where several keys would become one."""
+        is_lost = self.is_key and (is_finite or self.extremes.dates != "clamp")
+        if not (is_lost or self.extremes.dates == "error"):
             self.noted(self.column, count)
             return
         what = f"{example()!r} is outside the years 1 to 9999"
-        if self.is_key:
+        if is_lost:
             raise self._key_refused(what)
         raise self._refused(what, "Set source.extremes.dates to clamp or null.")
 
