@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
-from mirrorlake.errors import BadValue
-from tests.conformance.scene import faults, loaded
+from mirrorlake.errors import BadValue, PrerequisiteMissing
+from mirrorlake.sources.base import ALTERED, CheckSeverity
+from tests.conformance.scene import events, faults, loaded
 from tests.conftest import database_on
 from tests.sources.postgresql.captured import Captured
 
@@ -60,3 +62,134 @@ def test_texts_that_are_utf_8_come_from_a_database_without_encoding(foreign: Cap
     found = [row["v"] for table in tables for row in loaded(snapshot, table)]
     snapshot.close()
     assert found == ["ß", "é"]
+
+
+def run_bytes(captured: Captured, *statements: bytes) -> None:
+    """Statements with characters that are not UTF-8."""
+    with psycopg.connect(captured.database.url, autocommit=True) as connection:
+        connection.execute("set client_encoding to 'SQL_ASCII'")
+        for statement in statements:
+            connection.execute(statement)
+
+
+UNSELECTED = {
+    "table": [b'create schema s; create table s."t\xe9" (id int primary key)'],
+    "schema": [b'create schema "s\xe9"; create table "s\xe9".t (id int primary key)'],
+    "column": [b'create schema s; create table s.t ("c\xe9" int primary key)'],
+    "enum": [
+        b"create schema s; create type s.e as enum ('x\xe9')",
+        b"create table s.t (e s.e primary key)",
+    ],
+    "type": [b'create domain "d\xe9" as int'],
+    "default": [
+        b"create schema s; create table s.t (id int primary key)",
+        b"insert into s.t values (1)",
+        b"alter table s.t add column v text default 'x\xe9'",
+    ],
+}
+
+
+@pytest.mark.parametrize("what", [*UNSELECTED])
+@pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
+def test_what_is_not_selected_need_not_be_utf_8(foreign: Captured, what: str) -> None:
+    foreign.select("public.*")
+    foreign.run(f"create publication {foreign.settings.publication} for all tables")
+    foreign.run("create table things (id int primary key)")
+    run_bytes(foreign, *UNSELECTED[what])
+    foreign.begin()
+    assert {f.severity for f in foreign.source().check()} <= {
+        CheckSeverity.OK,
+        CheckSeverity.WARNING,
+    }
+    foreign.run("insert into things values (1)")
+    run_bytes(foreign, b'drop schema if exists "s\xe9" cascade')
+    with foreign.streaming() as (source, reader):
+        chunks = reader.read_to(source.current())
+        assert source.watch(foreign.tables)
+    assert [event.row["id"] for event in events(chunks)] == [1]
+    foreign.select("other.*")
+    source = foreign.source()
+    with pytest.raises(PrerequisiteMissing):
+        source.discover()
+
+
+SELECTED = {
+    r"the name public.t\xe9": [b'create table "t\xe9" (id int primary key)'],
+    r"the name of column c\xe9": [b'create table t (id int primary key, "c\xe9" int)'],
+    "the value of column v in rows from before it was added": [
+        b"create table t (id int primary key)",
+        b"insert into t values (1)",
+        b"alter table t add column v text default 'x\xe9'",
+    ],
+    r"the name of partition public.t\xe9": [
+        b"create table t (id int primary key) partition by list (id)",
+        b'create table "t\xe9" partition of t default',
+    ],
+}
+
+
+@pytest.mark.parametrize("what", [*SELECTED])
+@pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
+def test_a_table_that_is_described_with_other_texts_is_refused(
+    foreign: Captured, what: str
+) -> None:
+    foreign.run("create table things (id int primary key)")
+    run_bytes(foreign, *SELECTED[what])
+    (error,) = [table.refused for table in foreign.source().discover() if table.refused]
+    assert isinstance(error, BadValue)
+    assert error.what == f"{what} is not UTF-8"
+    (finding,) = [f for f in foreign.source().check() if f.severity is CheckSeverity.ERROR]
+    assert finding.message == error.what
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        b'alter table t rename column v to "c\xe9"',
+        b"alter table t add column w text default 'x\xe9'",
+        b'alter table t add column "c\xe9" int',
+    ],
+)
+@pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
+def test_a_table_that_comes_to_be_described_with_other_texts_stops(
+    foreign: Captured, change: bytes
+) -> None:
+    foreign.begin("create table t (id int primary key, v text)", "create table u (v text)")
+    foreign.run("insert into t values (1, 'a')")
+    with foreign.streaming() as (source, reader):
+        assert not faults(reader.read_to(source.current()))
+        run_bytes(foreign, change)
+        (finding,) = [f for f in source.watch(foreign.tables) if f.check == ALTERED]
+        assert str(finding.table) == "public.t"
+        foreign.run("insert into t values (2, 'b')", "insert into u values ('c')")
+        chunks = reader.read_to(source.current())
+    (fault,) = faults(chunks)
+    assert isinstance(fault.error, BadValue)
+    assert fault.error.what == finding.message
+    assert [event.table for event in events(chunks)] == ["u"]
+
+
+@pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
+def test_a_column_that_was_added_with_another_text_is_mirrored_when_it_is_gone(
+    foreign: Captured,
+) -> None:
+    (what,) = [what for what in SELECTED if "from before" in what]
+    run_bytes(foreign, *SELECTED[what])
+    assert foreign.discovered("t").refused
+    foreign.run("update t set v = 'a'", "vacuum full t")
+    foreign.begin()
+    assert foreign.discovered("t").refused is None
+    assert foreign.snapshot("t") == [{"id": 1, "v": "a"}]
+
+
+@pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
+def test_constraints_and_defaults_need_not_be_utf_8(foreign: Captured) -> None:
+    run_bytes(
+        foreign,
+        b"create type e as enum ('x\xe9', 'b')",
+        b"create table t (id int primary key, v text default 'x\xe9', e e)",
+        b"alter table t add constraint \"c\xe9\" check (v <> '\xe9')",
+    )
+    foreign.begin()
+    found = foreign.changes("insert into t values (1, 'a', 'b')")
+    assert [event.row for event in found] == [{"id": 1, "v": "a", "e": "b"}]

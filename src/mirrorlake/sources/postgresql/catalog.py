@@ -13,6 +13,7 @@ from mirrorlake.errors import NotLogged, UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS, RESERVED_PREFIX
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.postgresql.connect import Connection, connect, translated
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.recognition import row_identity, without_effect
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity, leaves
 from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, TypeRow, Types
@@ -107,12 +108,18 @@ def read_types(connection: Connection, earlier: Types | None = None) -> Types:
     are hundreds and never change, are not read again then."""
     known = earlier.builtin if earlier else {}
     first = FIRST_OF_APPLICATIONS if known else 0
-    rows = [TypeRow(*row) for row in connection.execute(_TYPES, [first])]
+    with foreign_texts(connection):
+        rows = [TypeRow(*row) for row in connection.execute(_TYPES, [first])]
     return Types({**known, **{row.oid: row for row in rows}})
 
 
 def read_tables(connection: Connection, selection: Selection) -> list[CatalogTable]:
     """The selected tables, by name."""
+    with foreign_texts(connection):
+        return _tables(connection, selection)
+
+
+def _tables(connection: Connection, selection: Selection) -> list[CatalogTable]:
     found = [r for r in connection.execute(_TABLES) if selection.takes(TableId(r[0], r[1]))]
     columns: dict[int, list[Any]] = {row[2]: [] for row in found}
     for row in connection.execute(_COLUMNS, [list(columns)]):
@@ -281,7 +288,7 @@ def hierarchy(
 ) -> dict[str, dict[str, list[FoundColumn]]]:
     """Schema to table to columns; schema, table: look at these only. Raises SourceUnavailable."""
     names = {"schema": schema, "table": table}
-    with closing(connect(url)) as connection, translated():
+    with closing(connect(url)) as connection, translated(), foreign_texts(connection):
         found: dict[str, dict[str, list[FoundColumn]]] = {
             row[0]: {} for row in connection.execute(_FOUND_SCHEMAS, names)
         }

@@ -18,6 +18,8 @@ from psycopg import conninfo, pq
 
 from mirrorlake.errors import SourceUnavailable, UsageError
 from mirrorlake.sources.base import AwaitedTransaction
+from mirrorlake.sources.postgresql import foreign_text
+from mirrorlake.sources.postgresql.foreign_text import has_no_encoding
 
 _TEXT_FORMS = {
     "datestyle": "ISO",
@@ -71,7 +73,9 @@ def connect(url: str, *, autocommit: bool = True) -> Connection:
     """An ordinary connection. Raises UsageError, SourceUnavailable; neither repeats the URL."""
     facts = _facts(url, _TEXT_FORMS)
     with translated():
-        return psycopg.connect(facts, autocommit=autocommit)
+        connection = psycopg.connect(facts, autocommit=autocommit)
+    foreign_text.prepare(connection)
+    return connection
 
 
 def connect_replication(url: str) -> Connection:
@@ -79,7 +83,7 @@ def connect_replication(url: str) -> Connection:
     facts = _facts(url, _STREAM_FORMS, replication="database")
     with translated():
         connection = psycopg.connect(facts, autocommit=True)
-    if _has_no_encoding(connection):
+    if has_no_encoding(connection):
         simple_query(connection, "set client_encoding to 'SQL_ASCII'")
     return connection
 
@@ -314,18 +318,14 @@ def any_text(connection: Connection) -> Iterator[None]:
     """Let texts pass that are not UTF-8, which only a database without encoding can hold.
 
     The server would refuse to send them, and one of them would stop all tables; we check them
-    column by column. Not for queries whose texts become `str`.
+    column by column. For texts of the catalog there is `foreign_texts`.
     """
-    if not _has_no_encoding(connection):
+    if not has_no_encoding(connection):
         yield
         return
     connection.execute("set client_encoding to 'SQL_ASCII'")
     yield
     connection.execute("set client_encoding to 'UTF8'")
-
-
-def _has_no_encoding(connection: Connection) -> bool:
-    return connection.pgconn.parameter_status(b"server_encoding") == b"SQL_ASCII"
 
 
 def simple_query(connection: Connection, query: str) -> list[dict[str, str | None]]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.sources.postgresql.foreign_text import text_of
+
 BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE = b"BCRTM"
 INSERT, UPDATE, DELETE = b"IUD"
 KEY_TUPLE, OLD_TUPLE = b"KO"
@@ -131,7 +133,7 @@ def _relation(raw: bytes) -> Relation:
 
 def _string(raw: bytes, offset: int) -> tuple[str, int]:
     end = raw.index(0, offset)
-    return raw[offset:end].decode(), end + 1
+    return text_of(raw[offset:end]), end + 1
 
 
 @dataclass(slots=True)

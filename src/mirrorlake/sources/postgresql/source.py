@@ -18,7 +18,6 @@ from mirrorlake.errors import (
     SourceGap,
     SourceUnavailable,
     TableAltered,
-    UnsupportedColumn,
     UsageError,
 )
 from mirrorlake.model.position import LogPoint, Lsn
@@ -50,12 +49,7 @@ from mirrorlake.sources.postgresql.connect import (
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
-from mirrorlake.sources.postgresql.publishing import (
-    event_trigger,
-    generated_columns,
-    publication,
-    rejected,
-)
+from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
 from mirrorlake.sources.postgresql.reading.by_key import read_rows
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import TableLook
@@ -460,18 +454,13 @@ class PostgresSource:
 def _with_refused(
     tables: Sequence[SourceTable], looks: Mapping[int, TableLook]
 ) -> list[SourceTable]:
-    """The tables, with why those cannot be captured of which generated columns are published."""
+    """The tables, with why those cannot be captured that are not fit for it as they are."""
     return [
-        replace(table, refused=_refused(table.table, look))
+        replace(table, refused=look.refused(table.table, captures(table)))
         if table.refused is None and (look := looks.get(int(table.identity)))
         else table
         for table in tables
     ]
-
-
-def _refused(table: TableId, look: TableLook) -> UnsupportedColumn | None:
-    found = generated_columns.refusal(table, look.generated_published)
-    return found and UnsupportedColumn(found[0], table=str(table), hint=found[1])
 
 
 def _published(tables: Sequence[SourceTable]) -> list[SourceTable]:

@@ -9,6 +9,7 @@ from mirrorlake.errors import printable
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.base import REPAIR, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings
@@ -156,7 +157,8 @@ order by 2
 def _transactions(connection: Connection) -> Iterator[CheckResult]:
     """Transactions that have written, in any database, and do not end. Of those of other users
     only prepared ones are seen, unless our user may see all."""
-    found = connection.execute(_OPEN, {"longest": LONG_TRANSACTION}).fetchall()
+    with foreign_texts(connection):
+        found = connection.execute(_OPEN, {"longest": LONG_TRANSACTION}).fetchall()
     for name, since, statement in found:
         yield CheckResult(
             "transactions",

@@ -10,6 +10,7 @@ from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql.catalog import CatalogTable
 from mirrorlake.sources.postgresql.checks.publishing_checks import publishing
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
@@ -85,7 +86,7 @@ def where_tables_are(connection: Connection) -> str:
     """What to select where nothing is selected: the schemas of the database that have tables."""
     advice = "Add a pattern to source.tables in the project file (names are case-sensitive)"
     system = {"information_schema", "pg_catalog", "pg_toast"}
-    found = sorted({str(schema) for schema, _ in connection.execute(_NAMES)} - system)
+    found = sorted({name.schema for name in _names(connection)} - system)
     if not found:
         return f"{advice}. The database has no tables yet."
     shown = ", ".join(f'"{printable(schema)}.*"' for schema in found[:MOST_SCHEMAS])
@@ -93,9 +94,13 @@ def where_tables_are(connection: Connection) -> str:
     return f"{advice}. The database has tables for {shown}{more}."
 
 
+def _names(connection: Connection) -> list[TableId]:
+    with foreign_texts(connection):
+        return [TableId(schema, name) for schema, name in connection.execute(_NAMES)]
+
+
 def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
-    names = [TableId(schema, name) for schema, name in connection.execute(_NAMES)]
-    for pattern in settings.selection.idle_tables(names):
+    for pattern in settings.selection.idle_tables(_names(connection)):
         yield CheckResult(
             "selection",
             _WARNING,

@@ -13,6 +13,7 @@ from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import autovacuum
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -57,6 +58,11 @@ _OF_SCHEMAS = """
 
 
 def state_of(connection: Connection, name: str) -> PublicationState | None:
+    with foreign_texts(connection):
+        return _state_of(connection, name)
+
+
+def _state_of(connection: Connection, name: str) -> PublicationState | None:
     row = connection.execute(
         """
         select oid::bigint, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables,
@@ -298,7 +304,8 @@ def _check_conditions(connection: Connection, publication: str) -> None:
     PostgreSQL would refuse every update and deletion of such a table to its own users.
     """
     query = MISSING_IN_IDENTITY.format(name="%s") + "order by nspname, relname, attname limit 1"
-    row = connection.execute(query, [publication]).fetchone()
+    with foreign_texts(connection):
+        row = connection.execute(query, [publication]).fetchone()
     if row is not None:
         _oid, schema, name, column = row
         raise PrerequisiteMissing(

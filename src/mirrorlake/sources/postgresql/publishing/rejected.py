@@ -14,6 +14,7 @@ from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql.connect import Connection, is_found
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import publication
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
@@ -78,7 +79,9 @@ def include(connection: Connection, settings: PostgresSettings, table: SourceTab
 
 def _found(connection: Connection, settings: PostgresSettings) -> list[TableId]:
     """The tables of the publication of updates of which PostgreSQL rejects them."""
-    rows = connection.execute(_rejected("%(name)s"), {"name": settings.publication}).fetchall()
+    query = _rejected("%(name)s")
+    with foreign_texts(connection):
+        rows = connection.execute(query, {"name": settings.publication}).fetchall()
     return [TableId(schema, table) for schema, table in rows]
 
 

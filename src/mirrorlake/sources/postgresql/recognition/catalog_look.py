@@ -13,6 +13,7 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import generated_columns, publication
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
@@ -122,7 +123,7 @@ class CatalogLook:
     def tables(self, tables: Sequence[SourceTable]) -> dict[int, TableLook]:
         """The tables that are there, as of one moment."""
         connection = self._connection()
-        with translated(), connection.transaction():
+        with translated(), foreign_texts(connection), connection.transaction():
             connection.execute("set transaction isolation level repeatable read, read only")
             ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
             names = [publication.name_of(self._settings, table) for table in tables]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
+from mirrorlake.errors import BadValue, TableError, UnsupportedColumn
 from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.foreign_text import ForeignText
+from mirrorlake.sources.postgresql.publishing import generated_columns
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity
 
 REWRITTEN = -1
@@ -182,6 +185,36 @@ class TableLook:
         leaves = self.leaves or {}
         return {oid: leaf.bounds for oid, leaf in leaves.items() if leaf.bounds is not None}
 
+    def refused(self, table: TableId, selected: Callable[[str], bool]) -> TableError | None:
+        """Why the table cannot be captured as it is. selected: whether a column of this name is
+        captured."""
+        if found := generated_columns.refusal(table, self.generated_published):
+            return UnsupportedColumn(found[0], table=str(table), hint=found[1])
+        for what, remedy in self._foreign(selected):
+            return BadValue(
+                f"{what} is not UTF-8",
+                table=str(table),
+                hint=f"{remedy} in the source and run `mirrorlake reset {table}`, or remove "
+                f"{table} from source.tables.",
+            )
+        return None
+
+    def _foreign(self, selected: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+        """What cannot be read as it is, and what to do about it."""
+        if self.name and _is_foreign(self.name.schema, self.name.name):
+            yield f"the name {self.name}", _RENAME
+        for column in self.attributes:
+            if column.name is None or not selected(column.name):
+                continue
+            if _is_foreign(column.name):
+                yield f"the name of column {column.name}", _RENAME
+            if _is_foreign(*column.missing):
+                what = f"the value of column {column.name} in rows from before it was added"
+                yield what, "Update it in all rows, run `vacuum full` on the table"
+        for leaf in (self.leaves or {}).values():
+            if _is_foreign(leaf.name.schema, leaf.name.name):
+                yield f"the name of partition {leaf.name}", _RENAME
+
     def known(self, selected: Callable[[str], bool] = lambda _name: True) -> Known:
         """The table, taken as it is. selected: whether a column of this name is captured."""
         key, append_only = self.key(selected)
@@ -207,6 +240,13 @@ class TableLook:
         numbers = {name: number for number, name in self.columns.items()}
         names, reason = self.identity.key([*filter(selected, numbers)])
         return tuple(numbers[name] for name in names), reason
+
+
+_RENAME = "Rename it"
+
+
+def _is_foreign(*texts: str) -> bool:
+    return any(isinstance(text, ForeignText) for text in texts)
 
 
 def _by_number(plain: Mapping[str, Any]) -> dict[int, Any]:

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from mirrorlake.errors import TableAltered
+from mirrorlake.errors import TableAltered, TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import TableDiffers
-from mirrorlake.sources.postgresql.publishing import generated_columns
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.keys import Captures, RelationDescription, key_of
@@ -195,7 +194,7 @@ class Recognition:
 
     def faults(
         self, looks: Mapping[int, TableLook]
-    ) -> Iterator[tuple[SchemaChangeKind | None, TableAltered, tuple[ColumnBounds, ...]]]:
+    ) -> Iterator[tuple[SchemaChangeKind | None, TableError, tuple[ColumnBounds, ...]]]:
         """What was done to these tables, as far as it is known now: None where they cannot go on,
         else why they differ, which is reported once, and within what, as in `TableDiffers`."""
         for oid, look in looks.items():
@@ -203,7 +202,7 @@ class Recognition:
                 continue
             try:
                 self._check(self.tables[oid], self._at_least(oid, look), look)
-            except TableAltered as error:
+            except TableError as error:
                 yield None, error, ()
                 continue
             if _is_put_back(self.tables[oid], self._known[oid], look):
@@ -293,9 +292,8 @@ class Recognition:
             self._noted.add(oid)
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
-        if refused := generated_columns.refusal(table.table, look.generated_published):
-            reason, hint = refused
-            raise TableAltered(reason, table=str(table.table), hint=hint)
+        if refused := look.refused(table.table, captures(table)):
+            raise refused
         if _is_put_back(table, known, look) and self.catalog.loses_additions():
             raise _altered(table, PUT_BACK)
         if what := columns.altered(known, look, captures(table)):
