@@ -63,9 +63,14 @@ with recursive tree(root, oid, link, top) as (
     join pg_inherits i on i.inhparent = t.oid and not i.inhdetachpending)
 """
 
+# The value is the one element of an array. Where it is not quoted, it may contain commas: each type
+# has a delimiter of its own, that of boxes is a semicolon.
 _ATTRIBUTES = f"""{_TREE}, filled as (
-    select t.root, a.attname, (a.attmissingval::text::text[])[1] as value
-    from tree t join pg_attribute a on a.attrelid = t.oid where a.atthasmissing)
+    select t.root, a.attname,
+           case when m.value like '{{"%%' then (m.value::text[])[1]
+                else substr(m.value, 2, length(m.value) - 2) end as value
+    from tree t join pg_attribute a on a.attrelid = t.oid,
+    lateral (select a.attmissingval::text) m(value) where a.atthasmissing)
 select a.attrelid::bigint, a.attnum, case when not a.attisdropped then a.attname::text end,
        a.xmin::text::bigint, a.atttypid::bigint, a.atttypmod,
        array(select distinct f.value from filled f
