@@ -290,7 +290,7 @@ class Records:
 
     def write_attached(self, tables: Mapping[str, Mapping[str, Attached]]) -> None:
         found = {
-            name: {key: [a.label, a.state, a.column] for key, a in attached.items()}
+            name: {key: [a.label, a.state, a.column, a.type] for key, a in attached.items()}
             for name, attached in tables.items()
         }
         self._write(ATTACHED, {"tables": found})

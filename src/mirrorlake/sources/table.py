@@ -21,12 +21,14 @@ class Attached:
     """A thing in the source that changes no row of a table: a default, a constraint.
 
     label: what it is, for a person; state: changes when it does; column: the number of the column
-    that it is of, negative for one that is not mirrored, 0 for none.
+    that it is of, negative for one that is not mirrored, 0 for none; type: the number of the type
+    that it is of, which may come and go with a column, 0 for none.
     """
 
     label: str
     state: str
     column: int = 0
+    type: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class TableWatch:
 
     def look_at_tables(self, tables: Sequence[SourceTable]) -> None:
         """Treat append-only tables that differ; note what changed without effect."""
-        for part in without_effect.renamed(self._records, tables):
+        for part in without_effect.retexted(self._records, tables):
             self.differs(part)
         without_effect.look(self._records, tables, self._clock.now())
         streamed = {table.table for table in self._streamed()}

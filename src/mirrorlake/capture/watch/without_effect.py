@@ -1,5 +1,6 @@
-"""Changes of a table's schema in the source that change no row: they are only told. One found
-beside them does: a value of an enum that is renamed has another text in all rows."""
+"""Changes of a table's schema in the source that change no row: they are only told. Found beside
+them is what gives values of earlier rows another text: a value of an enum is renamed, or a
+composite type gets or loses an attribute."""
 
 from __future__ import annotations
 
@@ -48,15 +49,15 @@ def begin(records: Records, tables: Sequence[SourceTable]) -> None:
         records.write_attached(new | before)
 
 
-def renamed(records: Records, tables: Sequence[SourceTable]) -> Iterator[TableDiffers]:
-    """Tables of which values of an enum were renamed since the last `look`."""
+def retexted(records: Records, tables: Sequence[SourceTable]) -> Iterator[TableDiffers]:
+    """Tables of which values have another text since the last `look`."""
     before = records.attached()
     for table in tables:
         old = before.get(str(table.table), {})
         found = [
-            f"{old[key].label} was renamed: {new.label}"
+            what
             for key, new in sorted(table.attached.items())
-            if key in old and _is_renamed_value(key, old[key], new)
+            if key in old and (what := _retexted(key, old[key], new))
         ]
         if found:
             error = TableAltered(
@@ -67,26 +68,32 @@ def renamed(records: Records, tables: Sequence[SourceTable]) -> Iterator[TableDi
             yield TableDiffers(table.table, frozenset({SchemaChangeKind.TYPE_CHANGED}), error)
 
 
-def _is_renamed_value(key: str, old: Attached, new: Attached) -> bool:
-    """Not where only the type was renamed."""
+def _retexted(key: str, old: Attached, new: Attached) -> str:
+    """What gives values another text; empty for nothing, also where only a type was renamed."""
     of = " of enum type "
-    return key.startswith("value ") and old.label.rsplit(of, 1)[0] != new.label.rsplit(of, 1)[0]
+    if key.startswith("value ") and old.label.rsplit(of, 1)[0] != new.label.rsplit(of, 1)[0]:
+        return f"{old.label} was renamed: {new.label}"
+    if key.startswith("composite ") and old.state != new.state:
+        return f"{new.label} was changed"
+    return ""
 
 
 def changes(before: Mapping[str, Attached], after: Mapping[str, Attached]) -> Iterator[str]:
-    """What has changed, as sentences. Of a column that is new or gone, what it has is no change."""
-    there = {a.column for a in before.values()} & {a.column for a in after.values()}
+    """What has changed, as sentences. Of a column or type that is new or gone, what it has is no
+    change; an earlier release noted no types."""
+    of = ({(a.column, a.type) for a in attached.values()} for attached in (before, after))
+    there = set.intersection(*of)
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
-        if any(each and each.column and each.column not in there for each in (old, new)):
+        if any(each and (each.column, each.type) not in {*there, (0, 0)} for each in (old, new)):
             continue
         if old is None and new:
             yield f"{new.label} was added"
         elif new is None and old:
             yield f"{old.label} was dropped"
+        elif old and new and _retexted(key, old, new):
+            continue
         elif old and new and old.state != new.state:
             yield f"{new.label} was changed"
-        elif old and new and _is_renamed_value(key, old, new):
-            continue
         elif old and new and old.label != new.label and not new.column:
             yield f"{old.label} was renamed: {new.label}"
