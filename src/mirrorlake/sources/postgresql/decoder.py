@@ -245,8 +245,10 @@ class Decoder:
         return self._differing(message.oid, found)
 
     def _description(self, relation: Relation) -> RelationDescription:
-        columns = {c.name: str(self.resolve(c.type, c.modifier).type) for c in relation.columns}
-        return RelationDescription(columns, relation.identity, _key_names(relation))
+        resolved = {c.name: self.resolve(c.type, c.modifier) for c in relation.columns}
+        columns = {name: str(kind.type) for name, kind in resolved.items()}
+        texts = {name: kind.text for name, kind in resolved.items() if kind.text}
+        return RelationDescription(columns, relation.identity, _key_names(relation), texts)
 
     def _differing(self, oid: int, found: Followed) -> TableDiffers | None:
         """Why earlier rows of a table have unknown values, if they have."""

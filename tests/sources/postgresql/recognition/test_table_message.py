@@ -28,6 +28,7 @@ NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",
 NUMBERS = st.integers(0, 2**32 - 1)
 TABLES = st.builds(TableId, NAMES, NAMES)
 COLUMNS = st.dictionaries(st.integers(-5, 1600), NAMES, max_size=4)
+TEXTS = st.dictionaries(st.integers(-5, 1600), NUMBERS, max_size=4)
 LEAVES = st.builds(
     Leaf,
     TABLES,
@@ -69,7 +70,10 @@ LOOKS = st.builds(
     IDENTITIES,
 )
 MESSAGES = st.builds(
-    TableMessage, NUMBERS, st.builds(ColumnState, COLUMNS, COLUMNS, st.integers(0, 1600)), LOOKS
+    TableMessage,
+    NUMBERS,
+    st.builds(ColumnState, COLUMNS, COLUMNS, st.integers(0, 1600), TEXTS),
+    LOOKS,
 )
 
 

@@ -151,8 +151,10 @@ class CatalogLook:
             identities = row_identity.read(connection, values["tables"])
         columns: dict[int, list[Attribute]] = {}
         for oid, number, name, changed, kind, modifier, missing in attributes:
-            column_type = "" if name is None else str(self._resolve(kind, modifier).type)
-            column = Attribute(number, name, changed, (*missing,), column_type, kind, modifier)
+            resolved = None if name is None else self._resolve(kind, modifier)
+            column_type, text = (str(resolved.type), resolved.text) if resolved else ("", 0)
+            column_facts = column_type, kind, modifier, text
+            column = Attribute(number, name, changed, (*missing,), *column_facts)
             columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
         links: dict[int, dict[int, int]] = {}

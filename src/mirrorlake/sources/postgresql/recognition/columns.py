@@ -66,7 +66,7 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
 def unseen(known: Known, look: TableLook, captures: Captures) -> tuple[str, bool]:
     """How columns were altered since the last change of a row, in words, empty if they were not;
     and whether that gives rows other values."""
-    now = replace(known, columns=look.columns, types=look.types)
+    now = replace(known, columns=look.columns, types=look.types, texts=look.texts)
     found = _change(known, now, look, captures)
     if isinstance(found, str):
         return "", False
@@ -74,18 +74,28 @@ def unseen(known: Known, look: TableLook, captures: Captures) -> tuple[str, bool
     key_change, _is_missed = keys.change_of(
         known, replace(now, key=key, append_only=append_only), ""
     )
-    every = [*found.changes, *([key_change] if key_change else [])]
+    told = [what for _kind, what in (*found.changes, *([key_change] if key_change else []))]
+    retexted = (_retexted(known, now, n) for n, name in look.columns.items() if captures(name))
     filled = any(value is not None for value in found.filled.values())
-    return ", ".join(what for _kind, what in every), bool(found.copied or found.differs or filled)
+    alters = bool(found.copied or found.differs or filled)
+    return ", ".join([*told, *filter(None, retexted)]), alters
 
 
 def rewritten(known: Known, look: TableLook, captures: Captures) -> Followed | None:
     """The table as it is now, if nothing has happened to it since its last change but that values
     were rewritten."""
-    if (look.columns, look.types) != (known.columns, known.types):
+    now = look.columns, look.types, look.texts
+    if now != (known.columns, known.types, known.texts):
         return None
     found = _change(known, replace(known, node=look.node, written=look.written), look, captures)
     return found if isinstance(found, Followed) and found.differs else None
+
+
+def with_texts(known: Known, look: TableLook) -> Known:
+    """The table with the texts of its columns, which an earlier release did not note: they count as
+    unchanged, like its columns."""
+    is_now = (look.columns, look.types) == (known.columns, known.types)
+    return replace(known, texts=look.texts) if is_now and not known.texts else known
 
 
 def followed(
@@ -149,6 +159,7 @@ def _numbered(
     types = {number: description.columns[name] for number, name in described.items()}
     is_now = types == look.types
     former = {*known.former, *known.columns.values()} - set(names)
+    texts = {number: description.texts.get(name, 0) for number, name in described.items()}
     now = replace(
         known,
         columns=described,
@@ -158,6 +169,7 @@ def _numbered(
         node=look.node if is_now else known.node,
         types=types,
         written=look.written if is_now else known.written,
+        texts={number: text for number, text in texts.items() if text},
     )
     key, append_only = keys.key_of(description, known, now, look, captures)
     now = replace(now, key=key, append_only=append_only, indexes=look.identity.indexes)
@@ -290,10 +302,22 @@ def _rewritten(
         has_more_digits = known.types[number].startswith("decimal")
         is_same = kind is SchemaChangeKind.TYPE_WIDENED and has_more_digits and not is_rewritten
         return None if is_same else (kind, f"{what}; {_UNLOGGED}")
+    if retexted := _retexted(known, now, number):
+        return SchemaChangeKind.TYPE_CHANGED, retexted
     if not is_rewritten or look.written.get(number) in {None, known.written.get(number)}:
         return None
     name = now.columns[number]
     return SchemaChangeKind.TYPE_CHANGED, f"column {name} and the rows were rewritten; {_UNLOGGED}"
+
+
+def _retexted(known: Known, now: Known, number: int) -> str | None:
+    """Why the same bytes of a column have another text, as a `cidr` has that becomes an `inet`.
+    Arrays are written anew for that."""
+    before, after = known.texts.get(number), now.texts.get(number)
+    if not (before and after) or before == after:
+        return None
+    name = now.columns[number]
+    return f"the type of column {name} was changed to one that writes its values in another way"
 
 
 def _has_other_files(known: Known, look: TableLook) -> bool:

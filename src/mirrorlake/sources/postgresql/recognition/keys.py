@@ -7,7 +7,7 @@ what stands for a key is looked up in the catalog, which may be that of a later 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.recognition.known import Known, TableLook
@@ -22,11 +22,13 @@ FULL = "f"
 @dataclass(frozen=True, slots=True)
 class RelationDescription:
     """A table as the stream describes it. columns: each with its type in the mirror; identity: as
-    in `RowIdentity`; key: the columns of old rows that the log contains."""
+    in `RowIdentity`; key: the columns of old rows that the log contains; texts: as
+    `Attribute.text`, of each column where it is known."""
 
     columns: Mapping[str, str]
     identity: str = "d"
     key: tuple[str, ...] = ()
+    texts: Mapping[str, int] = field(default_factory=dict)
 
 
 def key_of(

@@ -34,7 +34,8 @@ class Known:
     each column in the catalog. key, append_only: as `SourceTable` has them, the key by number; None
     where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
     bounds: of the leaves, as `Leaf` has them, as far as they are known; attached: those that were
-    tables before, with the end of the log when they were seen first, until that is reached.
+    tables before, with the end of the log when they were seen first, until that is reached. texts:
+    as `Attribute.text`, of each column where it is known.
     """
 
     columns: Mapping[int, str]
@@ -53,6 +54,7 @@ class Known:
     indexes: tuple[int, ...] = ()
     bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
     attached: Mapping[int, Lsn] = field(default_factory=dict)
+    texts: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -85,6 +87,7 @@ class Known:
             tuple(plain.get("indexes", ())),
             {int(oid): ColumnBounds(*said) for oid, said in plain.get("bounds", {}).items()},
             {int(oid): Lsn.parse(at) for oid, at in plain.get("attached", {}).items()},
+            _by_number(plain.get("texts", {})),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -107,6 +110,7 @@ class Known:
             "indexes": list(self.indexes),
             "bounds": {str(oid): [*astuple(one)] for oid, one in self.bounds.items()},
             "attached": {str(oid): str(at) for oid, at in self.attached.items()},
+            "texts": {str(number): text for number, text in self.texts.items()},
         }
 
 
@@ -115,7 +119,7 @@ class Attribute:
     """A column in the catalog. name: None once it is dropped; changed: the transaction that wrote
     this of it; missing: the value that rows from before it was added have, which is not in
     the log: its text, which may differ between partitions, and none for NULL; type: what it becomes
-    in the mirror; type_oid, modifier: its type in the source."""
+    in the mirror; type_oid, modifier: its type in the source; text: as in `PgType`."""
 
     number: int
     name: str | None
@@ -124,6 +128,7 @@ class Attribute:
     type: str = ""
     type_oid: int = 0
     modifier: int = -1
+    text: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,11 @@ class TableLook:
     @property
     def types(self) -> dict[int, str]:
         return {a.number: a.type for a in self.attributes if a.name is not None}
+
+    @property
+    def texts(self) -> dict[int, int]:
+        """As in `Known`."""
+        return {a.number: a.text for a in self.attributes if a.name is not None and a.text}
 
     @property
     def written(self) -> dict[int, int]:
@@ -233,6 +243,7 @@ class TableLook:
             append_only=append_only,
             indexes=self.identity.indexes,
             bounds=self.bounds,
+            texts=self.texts,
         )
 
     def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:

@@ -343,6 +343,7 @@ class Recognition:
 
     def _rewritten(self, oid: int, look: TableLook) -> str | None:
         """Why rows differ from what was streamed; they are noted as they are now."""
+        self._note(oid, columns.with_texts(self._known[oid], look))
         found = columns.rewritten(self._known[oid], look, captures(self.tables[oid]))
         if found is None:
             return None

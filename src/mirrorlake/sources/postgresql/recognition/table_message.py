@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Self
 
 import psycopg
@@ -47,15 +47,16 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """The columns of a table: names and types by number, and the highest number given."""
+    """The columns of a table: names, types and texts by number, and the highest number given."""
 
     columns: Mapping[int, str]
     types: Mapping[int, str]
     last: int
+    texts: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: Known | TableLook) -> Self:
-        return cls(table.columns, table.types, table.last)
+        return cls(table.columns, table.types, table.last, table.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,9 @@ class TableMessage:
         if said["format"] != _FORMAT:
             return None
         before = said["before"]
-        state = ColumnState(
-            _numbered(before["columns"]), _numbered(before["types"]), before["last"]
-        )
+        numbered = (_numbered(before.get(name, {})) for name in ("columns", "types", "texts"))
+        names, types, texts = numbered  # an earlier release wrote no texts
+        state = ColumnState(names, types, before["last"], texts)
         return cls(said["table"], state, _look(said["look"]))
 
     def plain(self) -> dict[str, Any]:

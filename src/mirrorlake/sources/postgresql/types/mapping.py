@@ -7,7 +7,7 @@ carried exactly. COPY sends the common types in their binary format instead (`bi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mirrorlake.model import types
@@ -39,12 +39,15 @@ class Element(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PgType:
-    """A column's type: its name in the source, what it becomes, and how its text is read."""
+    """A column's type: its name in the source, what it becomes, and how its text is read. text: the
+    oid of the type that writes the text, if the mirror has that as it is, the same for types that
+    write the same bytes alike; 0 where it has something else, or that is not known."""
 
     name: str
     type: DataType
     form: Form
     element: Element = Element.TEXT
+    text: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -90,6 +93,13 @@ _PLAIN: Mapping[str, tuple[DataType, Form]] = {
     "timestamptz": (types.TIMESTAMP, Form.INSTANT),
     "bytea": (types.BINARY, Form.BYTEA),
 }
+_TEXT, _BIT = 25, 1560
+_ALIKE: Mapping[str, int] = {
+    **dict.fromkeys(("text", "varchar", "bpchar"), _TEXT),
+    **dict.fromkeys(("bit", "varbit"), _BIT),
+}
+"""Types of the server that write the same bytes as the same text, and by which that is known."""
+_CITEXT = "citext"  # of an extension, which writes its bytes as `text` does
 _ELEMENTS: Mapping[str, Element] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid", "float4", "float8", "numeric"), Element.NUMBER),
     "bool": Element.BOOLEAN,
@@ -119,15 +129,17 @@ class Types:
             return PgType(f"type {oid}", types.STRING, Form.TEXT)
         if row.kind == "d":
             base = self.resolve(row.base, row.modifier if modifier == -1 else modifier)
-            return PgType(f"{row.name} ({base.name})", base.type, base.form, base.element)
+            return replace(base, name=f"{row.name} ({base.name})")
         if row.category == "A" and row.element and row.name not in _VECTORS:
             return self._array(row)
         if not row.is_builtin:
-            return PgType(row.name, types.STRING, Form.TEXT)
+            text = _TEXT if row.name == _CITEXT else oid
+            return PgType(row.name, types.STRING, Form.TEXT, text=text)
         if row.name == "numeric":
             return _numeric(modifier)
         data_type, form = _PLAIN.get(row.name, (types.STRING, Form.TEXT))
-        return PgType(row.name, data_type, form)
+        text = _ALIKE.get(row.name, oid) if form is Form.TEXT else 0
+        return PgType(row.name, data_type, form, text=text)
 
     def _array(self, row: TypeRow) -> PgType:
         element = self._rows.get(row.element)
