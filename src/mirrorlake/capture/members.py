@@ -71,9 +71,9 @@ def captured(
     ]
 
 
-def stop(records: Records, error: TableError) -> None:
-    """A table is no longer captured, until a person resets it."""
-    records.stop(error.table, error.facts())
+def stop(records: Records, error: TableError, **facts: bool) -> None:
+    """A table is no longer captured, until a person resets it. facts: recorded with it."""
+    records.stop(error.table, error.facts() | facts)
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
@@ -130,8 +130,7 @@ def give_up_names(replaced: Sequence[SourceTable], records: Records, sinks: Sequ
             hint="What was mirrored under the former name stays as it is. Remove it when nobody "
             "reads it any more.",
         )
-        records.stop(error.table, error.facts() | {GIVEN_UP: True})
-        log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
+        stop(records, error, **{GIVEN_UP: True})
 
 
 def begin_anew(

@@ -14,7 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.apply.events.consumer import EventConsumer
+from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import ReadFile
+from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.events import types
 from mirrorlake.events.avro_schema import event_schema
@@ -162,6 +164,15 @@ def test_a_file_that_may_not_be_read_is_a_dead_letter_unless_nothing_may(
     assert [row["id"] for row in bucket.plain()] == [1, 2]
 
 
+def test_a_task_that_may_not_read_a_file_leaves_it_to_who_may(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), minute="")
+    store = Refusing(bucket.folder, "a.jsonl", lists=True)
+    reader = FileReader(store, bucket.settings, lambda _table: {}, lambda: None, must_exist=True)
+    with pytest.raises(PermissionError):
+        reader.together([FoundFile("a.jsonl", "1", 1)])
+
+
 @pytest.mark.clause("ST-263")
 def test_a_table_is_failed_as_long_as_events_of_it_are_held(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
@@ -198,6 +209,7 @@ def test_a_bug_met_by_one_table_stops_no_other(
     assert bucket.plain("public/others") == [{"id": 5}]
     what = bucket.errors["public.orders"].what
     assert what.startswith("IndexError at ")
+    assert "with the next files" in bucket.errors["public.orders"].hint
     assert "secret" not in what
     bucket.put("b.jsonl", event(2, {"id": 2}))
     bucket.cycle()

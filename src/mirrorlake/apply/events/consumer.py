@@ -50,6 +50,9 @@ BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
 memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
 
 
+_AGAIN = "It is tried again with the next files and at each start. If it recurs, report it."
+
+
 class TableResults(Protocol):
     """Receives the results of tables."""
 
@@ -375,7 +378,8 @@ class EventConsumer:
                 raise  # no fault of this table
             except Exception as error:  # noqa: BLE001  (nothing stops the other tables)
                 self._tables.pop(table, None)
-                stopped[table] = fault(str(table), error)
+                what = fault(str(table), error).what
+                stopped[table] = TableFault(what, table=str(table), hint=_AGAIN)
                 self._results.stopped(table, stopped[table])
         return letters
 

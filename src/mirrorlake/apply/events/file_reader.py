@@ -92,8 +92,8 @@ class FileReader:
 
     known: returns the types of a table; may raise TableError.
     go_on: called after each part of a file; raises to stop.
-    must_exist: a file that is not there raises FileNotFoundError; otherwise it is a dead letter,
-        because it was when it was listed.
+    must_exist: what is wrong with a file beside its content is raised, as FileNotFoundError, for
+        it may be wrong only here; otherwise it makes the file a dead letter.
     """
 
     def __init__(
@@ -231,12 +231,16 @@ class FileReader:
                 raise
             return _Read(_dead(file, "the file is gone"), likely)
         except PermissionError as error:
+            if self._must_exist:
+                raise
             return _Read(self._refused(file, error), likely)
         except UnreadableEvents as error:
             return _Read(_dead(file, str(error)), likely)
         except MemoryError:
             raise
         except _FAULTS as error:
+            if self._must_exist:
+                raise
             reason = f"reading it met a fault, {fault('', error).what}: please report it"
             log.error(FILE_FAULT, file=file.path, reason=reason)
             return _Read(_dead(file, reason), likely)
