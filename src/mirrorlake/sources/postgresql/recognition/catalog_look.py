@@ -24,25 +24,27 @@ from mirrorlake.sources.table import SourceTable
 
 # Of a column list only what is in it is published. Before version 15 there is none, and no schema.
 _MEMBERS = """
-select r.prrelid, 'table ' || r.oid, p.pubname, {columns}
+select r.prrelid, 'table ' || r.oid, p.oid, p.xmin, p.pubname, {columns}
 from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
 where p.pubname = any(%(names)s)
 union all
-select c.oid, 'all tables of ' || p.oid, p.pubname, null
+select c.oid, 'all tables of ' || p.oid, p.oid, p.xmin, p.pubname, null
 from pg_publication p, pg_class c where p.puballtables and p.pubname = any(%(names)s)
 {schemas}
 """
 _SCHEMAS = """
 union all
-select c.oid, 'schema ' || s.oid, p.pubname, null
+select c.oid, 'schema ' || s.oid, p.oid, p.xmin, p.pubname, null
 from pg_publication p join pg_publication_namespace s on s.pnpubid = p.oid
 join pg_class c on c.relnamespace = s.pnnspid where p.pubname = any(%(names)s)
 """
 
 _TABLES = """
-with member(oid, name, publication, columns) as ({members})
+with member(oid, name, number, written, publication, columns) as ({members})
 select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
        array(select distinct m.name from member m where m.oid = c.oid),
+       array(select distinct array[m.number::bigint, m.written::text::bigint]
+             from member m where m.oid = c.oid),
        (select array_agg(n) from member m, unnest(m.columns) n
         where m.oid = c.oid and m.publication = w.publication and not exists
           (select from member o where o.oid = c.oid and o.publication = w.publication
@@ -174,8 +176,9 @@ class CatalogLook:
                     for column in columns.get(oid, [])
                     if listed is None or column.name is None or column.number in listed
                 ),
-                leaves=parts.get(oid, {}) if is_partitioned else None,
+                leaves=parts.get(oid, {}) if is_split else None,
                 published=frozenset(published),
+                publications=dict(by),
                 links=links.get(oid, {}),
                 identity=identities[oid],
                 is_listed=listed is not None,
@@ -183,7 +186,7 @@ class CatalogLook:
                 generated=frozenset(generated if version >= generated_columns.SINCE else ()),
                 generated_published=tuple(map(tuple, sent)),
             )
-            for oid, last, node, is_partitioned, published, listed, generated, sent, *name in found
+            for oid, last, node, is_split, published, by, listed, generated, sent, *name in found
         }
 
     def await_visible(self, transactions: Collection[int]) -> None:

@@ -35,7 +35,8 @@ class Known:
     where it is not known; indexes: as in `RowIdentity`. An earlier release knew none of the five.
     bounds: of the leaves, as `Leaf` has them, as far as they are known; attached: those that were
     tables before, with the end of the log when they were seen first, until that is reached. texts:
-    as `Attribute.text`, of each column where it is known.
+    as `Attribute.text`, of each column where it is known. publications: which transaction wrote the
+    options of each publication that carries it, by the oid of that; none where it is not known.
     """
 
     columns: Mapping[int, str]
@@ -55,6 +56,7 @@ class Known:
     bounds: Mapping[int, ColumnBounds] = field(default_factory=dict)
     attached: Mapping[int, Lsn] = field(default_factory=dict)
     texts: Mapping[int, int] = field(default_factory=dict)
+    publications: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -88,6 +90,7 @@ class Known:
             {int(oid): ColumnBounds(*said) for oid, said in plain.get("bounds", {}).items()},
             {int(oid): Lsn.parse(at) for oid, at in plain.get("attached", {}).items()},
             _by_number(plain.get("texts", {})),
+            _by_number(plain.get("publications", {})),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -111,6 +114,7 @@ class Known:
             "bounds": {str(oid): [*astuple(one)] for oid, one in self.bounds.items()},
             "attached": {str(oid): str(at) for oid, at in self.attached.items()},
             "texts": {str(number): text for number, text in self.texts.items()},
+            "publications": {str(oid): by for oid, by in self.publications.items()},
         }
 
 
@@ -149,7 +153,8 @@ class TableLook:
     oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
     its rows; is_listed: only some columns are published, of which nothing locks the list; name:
     None where it was not looked for; generated: the names of generated columns;
-    generated_published: as of `generated_columns.published`."""
+    generated_published: as of `generated_columns.published`; publications: as in `Known`, none
+    where they were not looked for."""
 
     at: Lsn
     last: int
@@ -163,6 +168,7 @@ class TableLook:
     name: TableId | None = None
     generated: frozenset[str] = frozenset()
     generated_published: tuple[tuple[str, ...], ...] = ()
+    publications: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[int, str]:
@@ -244,6 +250,7 @@ class TableLook:
             indexes=self.identity.indexes,
             bounds=self.bounds,
             texts=self.texts,
+            publications=self.publications,
         )
 
     def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:

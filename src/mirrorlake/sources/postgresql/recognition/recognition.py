@@ -113,22 +113,21 @@ class Recognition:
         self._check(table, known, look)
         if unknown := {*description.columns} & look.generated - {*known.columns.values()}:
             raise _altered(table, f"generated column {min(unknown)} was published for a time")
-        is_put_back = _is_put_back(table, known, look)
+        missed = _missed(table, known, look)
         if known.at > after:  # it is known by what the catalog showed later
             if not _is_alike(table, known, description, look):
                 raise _altered(table, "it was altered while it was loaded")
-            if not is_put_back:
+            if not missed:
                 return Followed(known)
-            self._note(oid, replace(known, published=look.published))
-            return Followed(self._known[oid], differs=_PUT_BACK)
+            self._note(oid, _with_publications(known, look))
+            return Followed(self._known[oid], differs=_differs(missed))
         found = columns.followed(known, look, description, transaction, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
-        published = look.published or known.published
-        self._note(oid, replace(_with_rewritten(found, look), published=published))
-        if not is_put_back:
+        self._note(oid, _with_publications(_with_rewritten(found, look), look))
+        if not missed:
             return found
-        return replace(found, differs={**_PUT_BACK, **found.differs, **_PUT_BACK})
+        return replace(found, differs={**_differs(missed), **found.differs, **_differs(missed)})
 
     def described_by(
         self, message: TableMessage, description: RelationDescription, after: Lsn
@@ -205,9 +204,9 @@ class Recognition:
             except TableError as error:
                 yield None, error, ()
                 continue
-            if _is_put_back(self.tables[oid], self._known[oid], look):
-                self._note(oid, replace(self._known[oid], published=look.published))
-                yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, PUT_BACK), ()
+            if missed := _missed(self.tables[oid], self._known[oid], look):
+                self._note(oid, _with_publications(self._known[oid], look))
+                yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, missed), ()
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
             if reason := self._rewritten(oid, look):
@@ -282,8 +281,9 @@ class Recognition:
         return found
 
     def _at_least(self, oid: int, look: TableLook) -> Known:
-        if oid not in self._known:
-            self._note(oid, look.known(captures(self.tables[oid])))
+        known = self._known.get(oid) or look.known(captures(self.tables[oid]))
+        first = {**look.publications, **known.publications}
+        self._note(oid, replace(known, publications=first))
         return self._known[oid]
 
     def _note(self, oid: int, known: Known) -> None:
@@ -294,8 +294,8 @@ class Recognition:
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
         if refused := look.refused(table.table, captures(table)):
             raise refused
-        if _is_put_back(table, known, look) and self.catalog.loses_additions():
-            raise _altered(table, PUT_BACK)
+        if (missed := _missed(table, known, look)) and self.catalog.loses_additions():
+            raise _altered(table, missed)
         if what := columns.altered(known, look, captures(table)):
             raise _altered(table, what)
 
@@ -383,8 +383,8 @@ KEY_NOT_LOGGED = PartitionsDiffer(
 )
 MISSED = "a partition was attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
+ALTERED = "its publication was altered; changes may be missing"
 _REWRITING = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
-_PUT_BACK = {"": (SchemaChangeKind.PUBLICATION_CHANGED, PUT_BACK)}
 
 
 def _with_rewritten(found: Followed, look: TableLook) -> Known:
@@ -396,13 +396,31 @@ def _with_rewritten(found: Followed, look: TableLook) -> Known:
     return partitions.written_by(found.known, look, by)
 
 
-def _is_put_back(table: SourceTable, known: Known, look: TableLook) -> bool:
-    """Whether a table is published again, after a time in which it was not."""
+def _missed(table: SourceTable, known: Known, look: TableLook) -> str | None:
+    """Why changes of a table may be missing in the stream: for a time it was not published, or with
+    other options."""
     # A table that gets a key, or loses it, goes from one publication of ours to the other.
     _key, reason = look.key(captures(table))
     has_moved = known.key is not None and bool(reason) != bool(known.append_only)
     is_elsewhere = known.published and look.published and not known.published & look.published
-    return bool(is_elsewhere) and not has_moved
+    if is_elsewhere and not has_moved:
+        return PUT_BACK
+    before = known.publications
+    is_altered = any(by != before.get(oid, by) for oid, by in look.publications.items())
+    return ALTERED if is_altered else None
+
+
+def _differs(missed: str) -> dict[str, tuple[SchemaChangeKind, str]]:
+    return {"": (SchemaChangeKind.PUBLICATION_CHANGED, missed)}
+
+
+def _with_publications(known: Known, look: TableLook) -> Known:
+    """The table, published as the look shows."""
+    return replace(
+        known,
+        published=look.published or known.published,
+        publications={**known.publications, **look.publications},
+    )
 
 
 def captures(table: SourceTable) -> Captures:
