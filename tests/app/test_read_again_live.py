@@ -427,5 +427,5 @@ def test_a_table_stops_when_reading_it_again_is_stopped(evolving: EvolvingDataba
     evolving.capture()
     assert "detached or dropped" in evolving.stopped()["public.apples"]
     assert "stopped on request" in evolving.stopped()["public.apples"]
-    (job,) = (job for job in jobs.jobs() if job.table == "public.apples")
+    (job,) = (job for job in jobs.jobs() if job.request.table == "public.apples")
     assert job.state is BackfillJobState.STOPPED
