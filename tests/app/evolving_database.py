@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -81,6 +81,8 @@ class EvolvingDatabase:
     widens: bool = False
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK
     selected: tuple[str, ...] = ("*.*",)
+    selected_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    selected_rows: Mapping[str, str] = field(default_factory=dict)
     part_bytes: int = 256 << 20
     number: int = 0
     reader: HandmadeReader = field(init=False)
@@ -141,7 +143,7 @@ class EvolvingDatabase:
             ignores_columns=self.ignores,
         )
         name = self.made
-        selection = Selection(tables=self.selected)
+        selection = Selection(self.selected, self.selected_columns, self.selected_rows)
         source = PostgresSource(
             self.database.settings(
                 slot=name, publication=name, selection=selection, part_bytes=self.part_bytes

@@ -45,17 +45,24 @@ class Selection:
         return [pattern for pattern in self.tables if not _any(known, pattern)]
 
     def idle_columns(
-        self, columns: Mapping[TableId, Collection[str]], *, precautions: bool = False
+        self,
+        columns: Mapping[TableId, Collection[str]],
+        *,
+        precautions: bool = False,
+        loaded: Collection[TableId] = (),
     ) -> Iterator[str]:
         """What in `columns` concerns nothing, as sentences; `columns`: of each selected table.
 
         With precautions also `!secret_*` and the like, which may be meant for what comes later.
+        Without the patterns that match a `loaded` table.
         """
         served: dict[str, list[TableId]] = {pattern: [] for pattern in self.columns}
         for table in columns:
             if first := next((p for p in served if fnmatchcase(str(table), p)), None):
                 served[first].append(table)
         for pattern, tables in served.items():
+            if _any(loaded, pattern):
+                continue
             if not tables:
                 yield f"{pattern} in source.columns matches no selected table" + (
                     " that an earlier pattern does not match" if _any(columns, pattern) else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import sql
 
-from mirrorlake.errors import NotLogged, UnsupportedColumn
+from mirrorlake.errors import NotLogged, SelectionChanged, UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS, RESERVED_PREFIX
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.postgresql.connect import Connection, connect, translated
@@ -198,13 +198,31 @@ def describe(
         source_types=resolved,
         append_only=reason,
         whole_rows=not (key or reason),
-        refused=table.unlogged or refusal(name, schema),
+        refused=table.unlogged
+        or _other_selection(table.table, name, selection)
+        or refusal(name, schema),
         rows=table.rows,
         size=table.size,
         counted=table.counted,
         selection=_selection_facts(table.table, selection),
         attached=table.attached,
         renamed=table.table if name != table.table else None,
+    )
+
+
+def _other_selection(
+    table: TableId, loaded: TableId, selection: Selection
+) -> SelectionChanged | None:
+    """That a table was renamed, of which the settings name the rows or columns by its former name.
+    They may leave out what nobody may see."""
+    if _selection_facts(table, selection) == _selection_facts(loaded, selection):
+        return None
+    return SelectionChanged(
+        f"the table was renamed to {table} in the source, and source.rows or source.columns "
+        f"select other rows or columns of {table} than of {loaded}",
+        table=str(loaded),
+        hint=f"Select the same of {table} in the project file, restart capture and run "
+        f"`mirrorlake repair {loaded}`.",
     )
 
 

@@ -114,13 +114,15 @@ class PostgresSource:
             tables = self._described(catalog)
             looks = self._look.tables(tables)
             tables = _with_refused(tables, looks)
-        if not tables:
+        loaded = self._loaded_names.values()
+        if not tables and not loaded:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
                 where="source.tables",
                 hint=table_checks.where_tables_are(self._sql()),
             )
-        if idle := table_checks.idle(self._settings, catalog):
+        columns = table_checks.columns_of(catalog)
+        if idle := table_checks.idle(self._settings, columns, loaded=loaded):
             raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
         return [
             replace(table, known=look.known(captures(table)).plain())
@@ -311,6 +313,7 @@ class PostgresSource:
             findings += event_trigger.follow(self._sql(), self._settings)
             findings += server_checks.watch(self._sql(), self._settings, _published(as_now))
             findings += table_checks.changed(tables, now)
+            findings += table_checks.gone(self._settings, table_checks.columns_of(catalog))
             if self._recognition:
                 looks = self._look.tables(tables)
                 findings += [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mirrorlake.errors import NotLogged, printable
 from mirrorlake.model.table import TableId
@@ -18,6 +18,7 @@ from mirrorlake.sources.table import SourceTable
 _OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 
 
+GONE_HINT = "Name it as it is called now, or remove it from the project file."
 IDLE_HINT = "Correct the spelling (names are case-sensitive), or remove it from the project file."
 
 MOST_SCHEMAS = 10
@@ -45,8 +46,9 @@ def tables(
             where_tables_are(connection),
         )
     yield from _idle_tables(connection, settings)
-    certain = idle(settings, catalog)
-    for what in idle(settings, catalog, precautions=True):
+    columns = columns_of(catalog)
+    certain = idle(settings, columns)
+    for what in idle(settings, columns, precautions=True):
         yield CheckResult("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
     by_name = {table.table: table for table in catalog}
     updates = publication.state_of(connection, settings.publication)
@@ -66,20 +68,39 @@ def tables(
     yield from publishing(connection, settings, catalog, published)
 
 
-def idle(
-    settings: PostgresSettings, catalog: Sequence[CatalogTable], *, precautions: bool = False
-) -> list[str]:
-    """Settings for columns and rows that do not exist, as sentences.
-
-    A misspelt name would mirror what somebody meant to leave out.
-    """
-    columns = {
-        table.table: [*(name for name, _, _ in table.columns), *table.generated]
+def columns_of(catalog: Sequence[CatalogTable]) -> dict[TableId, frozenset[str]]:
+    """The columns of each table, generated ones included."""
+    return {
+        table.table: frozenset((*(name for name, _, _ in table.columns), *table.generated))
         for table in catalog
     }
+
+
+def idle(
+    settings: PostgresSettings,
+    columns: Mapping[TableId, Collection[str]],
+    *,
+    precautions: bool = False,
+    loaded: Collection[TableId] = (),
+) -> list[str]:
+    """Settings for columns and rows that do not exist, as sentences. columns: of each selected
+    table.
+
+    A misspelt name would mirror what somebody meant to leave out. Those of `loaded` tables are
+    left out: they were right once, because a table stops when it is selected otherwise than it
+    was loaded, and what they name was dropped or renamed since.
+    """
     selection = settings.selection
-    idle_columns = selection.idle_columns(columns, precautions=precautions)
-    return [*idle_columns, *selection.idle_rows(columns)]
+    idle_columns = selection.idle_columns(columns, precautions=precautions, loaded=loaded)
+    return [*idle_columns, *selection.idle_rows([*columns, *loaded])]
+
+
+def gone(
+    settings: PostgresSettings, columns: Mapping[TableId, Collection[str]]
+) -> Iterator[CheckResult]:
+    """Settings that concern nothing any more, because it was dropped or renamed."""
+    for what in idle(settings, columns):
+        yield CheckResult("selection", _WARNING, what, GONE_HINT)
 
 
 def where_tables_are(connection: Connection) -> str:

@@ -1,0 +1,109 @@
+"""Settings for columns, rows and tables that are dropped or renamed after they were loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake import root
+from mirrorlake.errors import PrerequisiteMissing
+from tests.app.evolving_database import EvolvingDatabase
+
+TABLES = (
+    "create table pears (id int primary key, secret text, x int)",
+    "create table log (id int primary key)",
+)
+ROWS = "insert into pears values (1, 'secret', 1), (2, 'secret', 20)"
+
+
+def goes_on(evolving: EvolvingDatabase, *stopped: str) -> None:
+    """The other table is captured still, with capture running and after a restart."""
+    for number in (100, 101):
+        with evolving.capturing() as capture:
+            evolving.run(f"insert into log values ({number})")
+            capture.once()
+            evolving.run(f"insert into log values ({number + 10})")
+            capture.once()
+    evolving.apply()
+    evolving.check("log", stopped=stopped)
+
+
+@pytest.mark.parametrize("chosen", [["*", "!secret"], ["id", "secret", "x"]])
+def test_a_selected_column_is_dropped(evolving: EvolvingDatabase, chosen: list[str]) -> None:
+    evolving.selected_columns = {"public.pears": chosen}
+    evolving.begin(*TABLES, ROWS)
+    with evolving.capturing() as capture:
+        evolving.run("alter table pears drop column secret", "insert into pears values (3, 3)")
+        capture.once()
+    goes_on(evolving)
+    assert evolving.stopped() == {}
+    evolving.check("pears", columns="id, x")
+
+
+def test_a_column_that_is_left_out_is_renamed(evolving: EvolvingDatabase) -> None:
+    evolving.selected_columns = {"public.pears": ["*", "!secret"]}
+    evolving.begin(*TABLES, ROWS)
+    with evolving.capturing() as capture:
+        evolving.run("alter table pears rename secret to known", "update pears set x = 3")
+        capture.once()
+    goes_on(evolving, "public.pears")
+    assert evolving.columns("pears") == ["id", "x"]
+
+
+@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_table_of_the_settings_is_renamed(
+    evolving: EvolvingDatabase, name: str, *, is_running: bool
+) -> None:
+    if name == "rows":
+        evolving.selected_rows = {"public.pears": "x < 10"}
+    else:
+        evolving.selected_columns = {"public.pears": ["*", "!secret"]}
+    evolving.begin(*TABLES, "alter table pears replica identity full", ROWS)
+    changes = ["alter table pears rename to plums", "insert into plums values (3, 'secret', 30)"]
+    if is_running:
+        with evolving.capturing() as capture:
+            evolving.run(*changes)
+            capture.once()
+    else:
+        evolving.run(*changes)
+    goes_on(evolving, "public.pears")
+    found = evolving.mirrored("pears")
+    assert all("secret" not in row if name == "columns" else row["x"] < 10 for row in found)
+    assert not (evolving.store.root / root.TABLES / "public" / "plums").exists()
+    assert "plums" in evolving.stopped()["public.pears"]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_table_of_the_settings_is_dropped(
+    evolving: EvolvingDatabase, *, is_running: bool
+) -> None:
+    evolving.selected_rows = {"public.pears": "x < 10"}
+    evolving.begin(*TABLES, "alter table pears replica identity full", ROWS)
+    if is_running:
+        with evolving.capturing() as capture:
+            evolving.run("drop table pears")
+            capture.once()
+    else:
+        evolving.run("drop table pears")
+    goes_on(evolving, "public.pears")
+
+
+def test_no_selected_table_is_left(evolving: EvolvingDatabase) -> None:
+    evolving.selected = ("public.pears", "public.plums")
+    evolving.begin(*TABLES, ROWS)
+    with evolving.capturing() as capture:
+        evolving.run("drop table pears")
+        capture.once()
+        evolving.run(TABLES[0], ROWS)
+        capture.once()
+        evolving.run("update pears set x = 3 where id = 1")
+        capture.once()
+    evolving.apply()
+    assert evolving.stopped() == {}
+    evolving.check("pears")
+
+
+def test_a_misspelling_is_refused_before_anything_is_loaded(evolving: EvolvingDatabase) -> None:
+    evolving.selected_columns = {"public.pears": ["*", "!secrte"]}
+    with pytest.raises(PrerequisiteMissing, match="!secrte"):
+        evolving.begin(*TABLES, ROWS)
