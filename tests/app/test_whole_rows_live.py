@@ -272,3 +272,38 @@ def test_a_table_that_was_loaded_append_only_is_read_again(evolving: EvolvingDat
     evolving.capture()
     evolving.apply()
     evolving.check("apples", like)
+
+
+NOT_VALID = "alter table t add constraint filled not null c not valid"
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_column_that_was_never_checked_for_null_is_no_key(
+    evolving: EvolvingDatabase, *, is_before: bool
+) -> None:
+    if evolving.database.sql.info.server_version < 180_000:
+        pytest.skip("NOT NULL is validated at once")
+    table = "create table t (id int, c int, v text)", "alter table t replica identity full"
+    rows = "create unique index on t (c)", "insert into t values (1, null, 'a'), (2, null, 'b')"
+    evolving.begin(*table, *rows, *([NOT_VALID] if is_before else []))
+    evolving.run(*([] if is_before else [NOT_VALID]), "insert into t values (3, 3, 'c')")
+    evolving.run("update t set v = 'x' where id = 3", "delete from t where id = 1")
+    evolving.capture()
+    evolving.run("update t set c = 1 where id = 2")
+    evolving.capture()
+    evolving.run("alter table t validate constraint filled", "update t set v = 'y'")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("t")
+
+
+def test_an_index_of_the_identity_that_may_have_null_is_no_key(evolving: EvolvingDatabase) -> None:
+    if evolving.database.sql.info.server_version < 180_000:
+        pytest.skip("NOT NULL is validated at once")
+    evolving.begin("create table t (id int primary key, c int)", "create unique index one on t (c)")
+    evolving.run(NOT_VALID, "alter table t replica identity using index one")
+    evolving.run("insert into t values (1, 1), (2, 2)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("t")
+    assert evolving.stopped() == {}

@@ -28,6 +28,7 @@ _TEXT_FORMS = {
     "extra_float_digits": "1",  # shortest text that reads back to the same number
     "bytea_output": "hex",
     "xmloption": "content",
+    "quote_all_identifiers": "off",  # the text of regclass and the like
     "lc_monetary": "C",
     "row_security": "off",  # rows that a policy hides are an error: they must not be left out
     "statement_timeout": "0",

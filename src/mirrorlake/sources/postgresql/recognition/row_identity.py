@@ -29,8 +29,14 @@ _INDEX_COLUMNS = """
         where i.indrelid = c.oid and i.indimmediate and {which}
           and a.attrelid = c.oid and a.attnum = k.number and k.place <= i.indnkeyatts)
 """
+# Since version 18 a column counts as NOT NULL although its constraint was never validated.
+_MAY_BE_NULL = """exists (
+    select from pg_constraint n
+    where n.conrelid = i.indrelid and n.contype = 'n' and not n.convalidated
+      and n.conkey[1] = any((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+"""
 _PRIMARY = _INDEX_COLUMNS.format(which="i.indisprimary")
-_IDENTITY_INDEX = _INDEX_COLUMNS.format(which="i.indisreplident")
+_IDENTITY_INDEX = _INDEX_COLUMNS.format(which=f"i.indisreplident and not {_MAY_BE_NULL}")
 
 # Any other index that identifies rows, for tables of which whole rows are logged: the one with the
 # fewest columns, none of which can be NULL.
@@ -53,6 +59,7 @@ left join lateral (
           select from unnest(i.indkey) with ordinality k(number, place)
           left join pg_attribute a on a.attrelid = c.oid and a.attnum = k.number
           where k.place <= i.indnkeyatts and a.attnotnull is not true)
+      and not {_MAY_BE_NULL}
     order by i.indnkeyatts, named.relname
     limit 1) u on true
 where c.oid = any(%s::oid[])
@@ -68,7 +75,7 @@ order by n.nspname, c.relname
 
 NO_KEY = {
     "d": "it has no primary key",
-    "i": "the index of its replica identity no longer exists",
+    "i": "the index of its replica identity no longer exists, or its columns may be NULL",
     "n": "its replica identity is NOTHING",
 }
 """Why updates and deletions of a table cannot be captured, by its replica identity."""
