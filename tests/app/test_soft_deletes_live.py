@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from mirrorlake import root
+from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
 from mirrorlake.capture.record import Records
 from mirrorlake.model.change import ROW_COMMIT_TIME, ROW_DELETED, ROW_POSITION, ROW_TRANSACTION
@@ -81,6 +82,24 @@ def test_a_deleted_row_stays_with_its_values_and_says_when(evolving: EvolvingDat
     arrive(evolving)
     check(evolving)
     assert rows(evolving, deleted=True) == Counter([(1, TEXT, 9)])
+
+
+def test_a_deleted_row_keeps_what_has_no_value_of_another_type(evolving: EvolvingDatabase) -> None:
+    """Reading the table again cannot bring it back."""
+    evolving.backfill = BackfillSettings(keeps_saved=True)
+    evolving.begin(*TABLES)
+    evolving.run("delete from apples where id = 3")
+    arrive(evolving)
+    evolving.run("alter table apples alter note type int using length(note)")
+    evolving.run("insert into apples values (11, 5, 3)")
+    arrive(evolving)
+    evolving.run("update apples set size = 8 where id = 1")
+    arrive(evolving)
+    (saved,) = [name for name in evolving.columns("apples") if name.startswith("note_before_")]
+    found = {row["id"]: row for row in evolving.mirrored("apples")}
+    assert (found[3]["note"], found[3][saved]) == (None, "c")
+    assert (found[1]["note"], found[1]["size"]) == (len(TEXT), 8)
+    assert evolving.stopped() == {}
 
 
 def test_a_changed_key_leaves_the_old_row_behind(evolving: EvolvingDatabase) -> None:

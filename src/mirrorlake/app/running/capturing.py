@@ -60,7 +60,7 @@ def capture_of(
         reached=reached,
         retained=retained,
         waiting=waiting,
-        backfill=BackfillSettings(look_seconds=looks),
+        backfill=BackfillSettings(look_seconds=looks, keeps_saved=project.mirror.soft_deletes),
     )
 
 

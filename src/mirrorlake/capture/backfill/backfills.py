@@ -70,7 +70,8 @@ PAUSE = 4
 class BackfillSettings:
     """How backfills go. look_seconds: how often requests are looked for; window_bytes: of
     changes that are kept beside a snapshot; at_once: tables; unseen: how often columns are read
-    again that the stream has not described, before that ends the backfill."""
+    again that the stream has not described, before that ends the backfill; keeps_saved: columns
+    with former values stay, because rows that the source does not have any more need them."""
 
     limits: ChunkLimits = field(default_factory=ChunkLimits)
     look_seconds: float = 1.0
@@ -78,6 +79,7 @@ class BackfillSettings:
     at_once: int = 2
     retry_seconds: float = 1.0
     unseen: int = 10
+    keeps_saved: bool = False
 
 
 class Backfills:
@@ -474,7 +476,8 @@ class Backfills:
             return
         said = BackfillChunk(running.job.request.id, running.job.chunks + 1, chunk.keys)
         began = parse_time(running.job.started)
-        dropped = running.job.request.saved if chunk.is_last else ()
+        is_dropping = chunk.is_last and not self._settings.keeps_saved
+        dropped = running.job.request.saved if is_dropping else ()
 
         def land(point: LogPoint, time: datetime | None) -> None:
             found = BackfillRows(running.table, said, rows, point, time, chunk.rows, began, dropped)
