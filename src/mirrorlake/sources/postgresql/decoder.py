@@ -39,6 +39,7 @@ from mirrorlake.sources.postgresql.changed_rows import (
 )
 from mirrorlake.sources.postgresql.protocol import Messages, Relation
 from mirrorlake.sources.postgresql.recognition.columns import Followed
+from mirrorlake.sources.postgresql.recognition.described_leaves import BEFORE, DescribedLeaves
 from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
 from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent
 from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
@@ -75,7 +76,7 @@ class Decoder:
     secret: str = ""
     _relations: dict[int, DescribedRelation] = field(default_factory=dict)
     _open: _Open | None = None
-    _described: Relation | None = None  # by the last message of the batch before
+    _described: DescribedLeaves = field(init=False)
     _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
     _messages: dict[int, TableMessage] = field(default_factory=dict)  # of the batch, by message
     _leaves: dict[int, tuple[int, int, tuple[str, ...] | None]] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class Decoder:
 
     def __post_init__(self) -> None:
         self._names = {table.identity: name for name, table in self.tables.items()}
+        self._described = DescribedLeaves(lambda oid: str(oid) in self._names)
 
     @property
     def in_transaction(self) -> bool:
@@ -186,34 +188,32 @@ class Decoder:
         found = np.flatnonzero(messages.kind == protocol.RELATION).tolist()
         relations = {index: messages.relation(index) for index in found}
         described = [relation.oid for relation in relations.values()]
-        if self._described:
-            described.append(self._described.oid)
+        if self._described.last:
+            described.append(self._described.last.oid)
         self.recognition.begin(described, changed, np.unique(ids).tolist())
         self._followed.clear()
         self._leaves.clear()
         self._messages = dict(self._own_messages(messages))
+        leaves = self._described.of(messages, relations)
         closed, is_behind = transactions.closed(), False  # the last end
-        for index in sorted({*relations, *self._messages}):
-            if not is_behind and transaction[index] == closed:
+        for index in sorted({*relations, *self._messages, *leaves}):
+            number = transaction[max(index, 0)]
+            if not is_behind and number == closed:
                 is_behind, self._noted = True, self.recognition.noted() if closed else {}
-            after = cast("Lsn", transactions.after[transaction[index]])
+            after = cast("Lsn", transactions.after[number])
+            if index == BEFORE:
+                yield from self._leaf(index, *leaves[index], after)
+                continue
             if message := self._messages.get(index):
                 yield from self._checked(
                     message.oid, partial(self._follow_message, index, message, after)
                 )
                 continue
             relation = relations[index]
-            follow = partial(self._follow, index, relation, int(ids[transaction[index]]), after)
+            follow = partial(self._follow, index, relation, int(ids[number]), after)
             yield from self._checked(relation.oid, follow)
-            # A partition is described right behind its root, whose name its rows get; tables that
-            # are truncated together, too, each behind the one before.
-            root = relations.get(index - 1, self._described if index == 0 else None)
-            if root and str(root.oid) in self._names and str(relation.oid) not in self._names:
-                logged = None if relation.identity == FULL else _key_names(relation)
-                self._leaves[index] = leaf = root.oid, relation.oid, logged
-                check = partial(self.recognition.described_leaf, *leaf, after)
-                yield from self._checked(root.oid, partial(self._partition, root.oid, check))
-        self._described = relations.get(len(messages) - 1)
+            if index in leaves:
+                yield from self._leaf(index, *leaves[index], after)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
             for oid in messages.truncated(index):
                 self.recognition.truncated(oid, int(ids[transaction[index]]))
@@ -234,6 +234,22 @@ class Decoder:
         found = self.recognition.described(relation.oid, description, transaction, after)
         self._followed[index] = found
         return self._differing(relation.oid, found)
+
+    def _leaf(
+        self, index: int, root: int, relation: Relation, after: Lsn
+    ) -> Iterator[TableLost | TableDiffers]:
+        """A partition is described, as of rows that come under the name of its root: those of a
+        table that is mirrored by itself are missing there."""
+        assert self.recognition is not None
+        oid, logged = relation.oid, None if relation.identity == FULL else _key_names(relation)
+        if index == BEFORE:
+            self._partly.described(root, oid, logged)
+        else:
+            self._leaves[index] = root, oid, logged
+        check = partial(self.recognition.described_leaf, root, oid, logged, after)
+        yield from self._checked(root, partial(self._partition, root, check))
+        was_leaf = partial(self.recognition.was_leaf, oid, after)
+        yield from self._checked(oid, partial(self._partition, oid, was_leaf))
 
     def _follow_message(self, index: int, message: TableMessage, after: Lsn) -> TableDiffers | None:
         assert self.recognition is not None

@@ -51,7 +51,7 @@ select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
            and o.columns is null)),
        array(select a.attname::text from pg_attribute a
              where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped),
-       {generated}, n.nspname, c.relname
+       {generated}, c.xmin::text::bigint, c.relispartition, n.nspname, c.relname
 from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
 join pg_catalog.pg_class c on c.oid = w.oid join pg_namespace n on n.oid = c.relnamespace
 """
@@ -185,8 +185,11 @@ class CatalogLook:
                 name=TableId(*name),
                 generated=frozenset(generated if version >= generated_columns.SINCE else ()),
                 generated_published=tuple(map(tuple, sent)),
+                changed=changed,
+                is_partition=is_partition,
             )
-            for oid, last, node, is_split, published, by, listed, generated, sent, *name in found
+            for oid, last, node, is_split, published, by, listed, *more in found
+            for generated, sent, changed, is_partition, *name in [more]
         }
 
     def await_visible(self, transactions: Collection[int]) -> None:

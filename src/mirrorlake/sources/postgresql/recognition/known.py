@@ -37,6 +37,7 @@ class Known:
     tables before, with the end of the log when they were seen first, until that is reached. texts:
     as `Attribute.text`, of each column where it is known. publications: which transaction wrote the
     options of each publication that carries it, by the oid of that; none where it is not known.
+    entries: as in `TableLook`, at the last look; none where an earlier release looked last.
     """
 
     columns: Mapping[int, str]
@@ -57,6 +58,7 @@ class Known:
     attached: Mapping[int, Lsn] = field(default_factory=dict)
     texts: Mapping[int, int] = field(default_factory=dict)
     publications: Mapping[int, int] = field(default_factory=dict)
+    entries: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -91,6 +93,7 @@ class Known:
             {int(oid): Lsn.parse(at) for oid, at in plain.get("attached", {}).items()},
             _by_number(plain.get("texts", {})),
             _by_number(plain.get("publications", {})),
+            _by_number(plain.get("entries", {})),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -115,6 +118,7 @@ class Known:
             "attached": {str(oid): str(at) for oid, at in self.attached.items()},
             "texts": {str(number): text for number, text in self.texts.items()},
             "publications": {str(oid): by for oid, by in self.publications.items()},
+            "entries": {str(number): by for number, by in self.entries.items()},
         }
 
 
@@ -154,7 +158,8 @@ class TableLook:
     its rows; is_listed: only some columns are published, of which nothing locks the list; name:
     None where it was not looked for; generated: the names of generated columns;
     generated_published: as of `generated_columns.published`; publications: as in `Known`, none
-    where they were not looked for."""
+    where they were not looked for; changed: the transaction that wrote what the catalog has of the
+    table itself, 0 where that was not looked for; is_partition: it is one of another table."""
 
     at: Lsn
     last: int
@@ -169,6 +174,8 @@ class TableLook:
     generated: frozenset[str] = frozenset()
     generated_published: tuple[tuple[str, ...], ...] = ()
     publications: Mapping[int, int] = field(default_factory=dict)
+    changed: int = 0
+    is_partition: bool = False
 
     @property
     def columns(self) -> dict[int, str]:
@@ -187,6 +194,12 @@ class TableLook:
     def written(self) -> dict[int, int]:
         """The transaction that wrote the facts of each column."""
         return {a.number: a.changed for a in self.attributes if a.name is not None}
+
+    @property
+    def entries(self) -> dict[int, int]:
+        """The transaction that wrote what the catalog has of the table itself, under 0, and of each
+        column, by its number; none where that was not looked for."""
+        return {0: self.changed, **self.written} if self.changed else {}
 
     @property
     def partitions(self) -> dict[int, int] | None:
@@ -251,6 +264,7 @@ class TableLook:
             bounds=self.bounds,
             texts=self.texts,
             publications=self.publications,
+            entries=self.entries,
         )
 
     def key(self, selected: Callable[[str], bool]) -> tuple[tuple[int, ...], str]:

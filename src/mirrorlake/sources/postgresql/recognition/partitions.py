@@ -104,6 +104,14 @@ def attached_again(known: Known, look: TableLook) -> str | None:
     return None
 
 
+def is_written_anew(known: Known, look: TableLook) -> bool:
+    """Whether all that the catalog has of a table was written anew, as attaching and detaching it
+    do: what it has of the table itself, and of each of its columns that is still there."""
+    before, now = known.entries, look.entries
+    both = before.keys() & now.keys()
+    return {0} < both and all(before[number] != now[number] for number in both)
+
+
 def added(known: Known, look: TableLook) -> Mapping[int, Leaf]:
     """Partitions that are new, by oid."""
     leaves = look.leaves or {}

@@ -62,6 +62,7 @@ class Recognition:
     _noted: set[int] = field(default_factory=set)
     _early: set[int] = field(default_factory=set)  # partitions with rows from before they are known
     _written: dict[int, tuple[TableMessage, Lsn]] = field(default_factory=dict)
+    _were_partitions: dict[int, Lsn] = field(default_factory=dict)  # told as of a look there
 
     def __post_init__(self) -> None:
         self._known = {
@@ -109,25 +110,27 @@ class Recognition:
         table, look = self.tables[oid], self._looks.get(oid)
         if look is None:
             raise _altered(table, "it was dropped")
-        known = self._at_least(oid, look)
-        self._check(table, known, look)
+        self._check(table, self._at_least(oid, look), look)
+        came_under = self._came_under_another(oid, look)
+        known = self._known[oid]
         if unknown := {*description.columns} & look.generated - {*known.columns.values()}:
             raise _altered(table, f"generated column {min(unknown)} was published for a time")
         missed = _missed(table, known, look)
+        earlier = _differs(missed, came_under)
         if known.at > after:  # it is known by what the catalog showed later
             if not _is_alike(table, known, description, look):
                 raise _altered(table, "it was altered while it was loaded")
-            if not missed:
+            if not earlier:
                 return Followed(known)
             self._note(oid, _with_publications(known, look))
-            return Followed(self._known[oid], differs=_differs(missed))
+            return Followed(self._known[oid], differs=earlier)
         found = columns.followed(known, look, description, transaction, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
         self._note(oid, _with_publications(_with_rewritten(found, look), look))
-        if not missed:
+        if not earlier:
             return found
-        return replace(found, differs={**_differs(missed), **found.differs, **_differs(missed)})
+        return replace(found, differs={**earlier, **found.differs, **earlier})
 
     def described_by(
         self, message: TableMessage, description: RelationDescription, after: Lsn
@@ -162,8 +165,24 @@ class Recognition:
             self._early.add(leaf)
         elif after < known.attached.get(leaf, after):
             return PartitionsDiffer("a partition may have had other bounds before")
+        if self.is_loaded(oid, after):
+            return None
         reason = partitions.removed(known, look, [leaf])
+        if reason and leaf not in (known.partitions or {}):
+            self._expect_renewal(oid, look)
         return PartitionsDiffer(reason) if reason else None
+
+    def was_leaf(self, oid: int, after: Lsn) -> PartitionsDiffer | None:
+        """The stream has rows of a table under the name of another one, a partition of which it
+        was. after: as in `described_leaf`. Returns why its rows differ, None when they do not, or
+        as long as it is a partition: then it is told when it no longer is."""
+        look = self._looks.get(oid)
+        if look is None or look.is_partition or oid not in self._known:
+            return None
+        if self.is_loaded(oid, after) or after < self._were_partitions.get(oid, Lsn(0)):
+            return None
+        self._tell_partition(oid, look)
+        return PartitionsDiffer(WAS_PARTITION)
 
     def is_split(self, oid: int) -> bool:
         """Whether a table has partitions, as far as it is known."""
@@ -209,9 +228,14 @@ class Recognition:
                 yield SchemaChangeKind.PUBLICATION_CHANGED, self.altered(oid, missed), ()
                 continue
             progress = StreamProgress(self._truncated.get(oid, ()))
-            if reason := self._rewritten(oid, look):
+            came_under = self._came_under_another(oid, look)
+            reason = self._rewritten(oid, look)
+            found = None if reason else self._partitions_differ(oid, look, progress)
+            if came_under:  # which is told once, and says that any row may differ
+                found, reason = PartitionsDiffer(came_under), None
+            if reason:
                 yield SchemaChangeKind.TYPE_CHANGED, self.altered(oid, reason), ()
-            elif found := self._partitions_differ(oid, look, progress):
+            elif found:
                 differs = self.altered(oid, found.reason)
                 yield SchemaChangeKind.PARTITION_CHANGED, differs, found.within
 
@@ -283,8 +307,34 @@ class Recognition:
     def _at_least(self, oid: int, look: TableLook) -> Known:
         known = self._known.get(oid) or look.known(captures(self.tables[oid]))
         first = {**look.publications, **known.publications}
-        self._note(oid, replace(known, publications=first))
+        entries = known.entries or look.entries
+        self._note(oid, replace(known, publications=first, entries=entries))
         return self._known[oid]
+
+    def _came_under_another(self, oid: int, look: TableLook) -> str | None:
+        """Why changes of a table may have come under the name of another one, a partition of which
+        it was between two looks. A partition has none of its own."""
+        known = self._known[oid]
+        if look.is_partition or not look.entries:
+            return None
+        is_written = partitions.is_written_anew(known, look)
+        self._note(oid, replace(known, entries=look.entries))
+        if not is_written or not self.catalog.was_partition(oid):
+            return None
+        self._tell_partition(oid, look)
+        return WAS_PARTITION
+
+    def _tell_partition(self, oid: int, look: TableLook) -> None:
+        """A table was a partition before this look: it is read again after it."""
+        self._were_partitions[oid] = look.at
+        self._note(oid, replace(self._known[oid], entries=look.entries))
+        self._expect_renewal(oid, look)
+
+    def _expect_renewal(self, oid: int, look: TableLook) -> None:
+        """Rows may come under the name of another table than it is now until the stream begins
+        anew behind the look; see `Renewals`."""
+        if self.catalog.misses_attachments():
+            self.renewals.expect(oid, look.at)
 
     def _note(self, oid: int, known: Known) -> None:
         if self._known.get(oid) != known:
@@ -381,6 +431,9 @@ class Recognition:
 KEY_NOT_LOGGED = PartitionsDiffer(
     "rows of a partition were changed while its replica identity lacked the key"
 )
+WAS_PARTITION = (
+    "it was a partition of another table for a time; its changes came under the name of that"
+)
 MISSED = "a partition was attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
 ALTERED = "its publication was altered; changes may be missing"
@@ -410,8 +463,11 @@ def _missed(table: SourceTable, known: Known, look: TableLook) -> str | None:
     return ALTERED if is_altered else None
 
 
-def _differs(missed: str) -> dict[str, tuple[SchemaChangeKind, str]]:
-    return {"": (SchemaChangeKind.PUBLICATION_CHANGED, missed)}
+def _differs(missed: str | None, came_under: str | None) -> dict[str, tuple[SchemaChangeKind, str]]:
+    """Why any earlier row may differ, as in `Followed`."""
+    if missed:
+        return {"": (SchemaChangeKind.PUBLICATION_CHANGED, missed)}
+    return {"": (SchemaChangeKind.PARTITION_CHANGED, came_under)} if came_under else {}
 
 
 def _with_publications(known: Known, look: TableLook) -> Known:
