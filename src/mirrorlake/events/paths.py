@@ -103,5 +103,10 @@ def schema_file(schema_key: str, folder: str) -> str:
     return f"{folder}/{schema_key}{_SCHEMA}" if folder else f"{schema_key}{_SCHEMA}"
 
 
+def is_schema_file(path: str) -> bool:
+    """Whether a path of ours is one of `schema_file`."""
+    return path.endswith(_SCHEMA)
+
+
 def _percent(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode())

@@ -62,6 +62,10 @@ class FileMaker:
 
         A file is named after the number of its first event, whether that is left out or not: so no
         name depends on other files, or on what is left out.
+
+        The schema file of a folder comes before the first file that it describes, and has to be
+        written in this order: a consumer may list the folder after each of them, and one that
+        finds events without their schema guesses types that later events do not fit.
         """
         if per_file is None:
             per_file = self.settings.events_per_file(len(rows), rows.size)
@@ -70,21 +74,21 @@ class FileMaker:
             folder = "/".join(
                 filter(None, [self.settings.path, minute_folder(event_object.name, moment)])
             )
-            is_written = False
+            is_described = not self._has_schema_files
             for run in np.split(indexes, np.flatnonzero(np.diff(indexes // per_file)) + 1):
                 left = run if gone is None else run[~gone[run]]
                 events = self._encoded(event_object, taken(rows, left)) if len(left) else left
                 if len(events):
+                    if not is_described:
+                        yield _schema_of(event_object, folder)
+                        is_described = True
                     name = self._name(event_object, rows, first + int(run[0]))
                     yield EventFile(f"{folder}/{name}", self._content(event_object, events))
-                    is_written = True
-            if (
-                is_written
-                and self.settings.schema_file
-                and self.settings.extension is not EventExtension.AVRO
-            ):
-                schema = json.dumps(event_object.schema, indent=1, ensure_ascii=False)
-                yield EventFile(schema_file(event_object.schema_key, folder), schema.encode())
+
+    @property
+    def _has_schema_files(self) -> bool:
+        """Avro files have their schema in themselves."""
+        return self.settings.schema_file and self.settings.extension is not EventExtension.AVRO
 
     def _name(self, event_object: EventObject, rows: EventRows, sequence: int) -> EventFileName:
         return EventFileName(
@@ -131,6 +135,12 @@ class FileMaker:
             events=len(sizes),
             reason=f"the event has {int(sizes.max())} bytes, more than {MOST_EVENT}",
         )
+
+
+def _schema_of(event_object: EventObject, folder: str) -> EventFile:
+    """The schema file of an object in a folder."""
+    schema = json.dumps(event_object.schema, indent=1, ensure_ascii=False)
+    return EventFile(schema_file(event_object.schema_key, folder), schema.encode())
 
 
 def by_minute(rows: EventRows) -> Iterator[tuple[int, np.ndarray]]:

@@ -23,7 +23,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import TableError
-from mirrorlake.events.paths import object_folder
+from mirrorlake.events.paths import is_schema_file, object_folder
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.sources.base import Snapshot
@@ -88,7 +88,7 @@ class EventLoader:
         """Write the files of a complete load, from wherever an earlier run stopped."""
         state = self._state()
         load = state.loads[name]
-        for path, staged in sorted(load["files"].items()):
+        for path, staged in sorted(load["files"].items(), key=lambda file: published(file[0])):
             self.store.replace(path, self.records.store.read(staged))
             self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
         done = replace(state.without(name), tables={**state.tables, name: load["table"]})
@@ -138,6 +138,12 @@ class EventLoader:
 
     def _state(self) -> EventState:
         return EventState.read(self.records, self.settings.described)
+
+
+def published(path: str) -> tuple[bool, str]:
+    """The order in which the files of a load are written: schema files before all events, so that
+    no consumer finds events without their schema (see `FileMaker.files`)."""
+    return not is_schema_file(path), path
 
 
 def described(table: SourceTable, point: str) -> dict[str, object]:
