@@ -123,6 +123,26 @@ def test_tables_of_the_events_of_a_database_are_the_tables_of_the_database(
 
 
 @pytest.mark.postgres
+@pytest.mark.clause("ST-135")
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_values_that_postgresql_takes_for_json_stay_as_they_are(
+    database: Database, tmp_path: Path, form: str
+) -> None:
+    """A name twice, and an escape of half a character. As changes and as loaded rows."""
+    values = ['{"a":1,"a":2}', '"\\ud800"', '["\\udc00\u00e9",{"b":1e400,"b":[]}]']
+    database.execute("create schema a", "create table a.docs (id int primary key, doc json)")
+    writes, reads = projects(tmp_path, database, form)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        for added in (0, 10):
+            for number, value in enumerate(values, added):
+                connection.execute("insert into a.docs values (%s, %s)", [number, value])
+            writes.capture_once()
+            assert not reads.apply_once().errors
+    found = {number: row["doc"] for number, row in table(tmp_path, "docs").items()}
+    assert found == dict(enumerate(values)) | dict(enumerate(values, 10))
+
+
+@pytest.mark.postgres
 @pytest.mark.full
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_event_files_may_be_on_azure(

@@ -265,6 +265,7 @@ BAD_LINES = [
     ("[1]", "the line is not an object"),
     ('{"uuid": "a", "uuid": "b"}', "an object has a name twice"),
     ('{"payload": {"id": 1, "id": 2}}', "an object has a name twice"),
+    ('{"source_metadata": {"table": "a", "table": "b"}}', "an object has a name twice"),
     ('{"payload": [1]}', "payload is not an object"),
     ('{"payload": ' + "[" * 100_000 + "]" * 100_000 + "}", "the line is nested too deep"),
     ('{"uuid": "\\ud800"}', "the value of uuid is no text"),

@@ -14,7 +14,7 @@ from hypothesis import given
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json import events
 from mirrorlake.events.decode.json import lines as lines_of_json
-from mirrorlake.events.decode.json.lines import Digits, JsonLine
+from mirrorlake.events.decode.json.lines import Digits, JsonLine, RepeatedNames
 from tests.events.decode.files import event
 
 NAMES = ["id", "note", "", 'a "quoted" name', "größe", "payload", "\\", "n\x00", "lsn"]
@@ -71,7 +71,13 @@ plain = (
     | st.sampled_from([Digits(one) for one in NUMBERS])
 )
 scalars = plain | texts | st.sampled_from([Digits(one) for one in NO_JSON])
-values = st.one_of(*[scalars] * 9, st.lists(scalars, max_size=2), st.dictionaries(texts, scalars))
+members = st.lists(st.tuples(st.sampled_from(["a", "b"]), scalars), max_size=3)
+values = st.one_of(
+    *[scalars] * 9,
+    st.lists(scalars, max_size=2),
+    st.dictionaries(texts, scalars),
+    members.map(RepeatedNames),
+)
 blanks = st.sampled_from(["", "", "", " ", "\t ", "\r"])
 
 
@@ -79,10 +85,10 @@ def written(value: Any, blank: str) -> str:
     match value:
         case Digits():
             return str(value)
-        case dict():
+        case dict() | RepeatedNames():
+            pairs = value.items() if isinstance(value, dict) else value
             members = (
-                f"{json.dumps(name)}{blank}:{blank}{written(one, blank)}"
-                for name, one in value.items()
+                f"{json.dumps(name)}{blank}:{blank}{written(one, blank)}" for name, one in pairs
             )
             return f"{{{blank}{f',{blank}'.join(members)}}}"
         case list():
@@ -163,6 +169,11 @@ def test_many_lines_at_once_have_the_events_that_they_have_one_by_one(
         b'{"payload": {"a": 1}}{"payload": {"a": 2}}\n{"payload":\n{"a": 3}}',
         b'{"payload": {"a": null}}\n{"payload": {}}\n{"payload": null}\n{}',
         b'{"payload": {"a": 1, "a": 2}}',
+        b'{"payload": {"a": {"b": 1, "b": 2}}}\n{"payload": {"a": [{"b": [], "b": "\\ud800"}]}}',
+        b'{"source_metadata": {"table": {"b": 1, "b": 2}}, "payload": {"a": 1}}\n' * 3,
+        b'{"payload": {"a": {}}}\n{"payload": {"a": "\\ud800"}}\n{"payload": {"a": 1}}',
+        b'{"source_metadata": {"primary_keys": ["a"]}, "payload": {"a": {"b": 1, "b": 2}}}\n{}',
+        b'{"x": {"b": 1, "b": 2}, "payload": {"a": 1}}\n{"payload": {"a": 2}, "payload": {}}',
         b'{"payload": {"\\u007fa": 1}}\n{"payload": {a: 7}}',
         b'{"payload": {"\\u007fa": 1, "a": 2}}\n{"payload": {"a": 1}}\n{"payload": {a: 7}}',
         b'{"source_metadata": {"uuid": "u"}, "payload": {"a": 1}}\n' * 3,

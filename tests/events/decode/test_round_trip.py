@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,3 +77,37 @@ def test_a_text_of_json_stays_a_text_whatever_it_contains(form: str) -> None:
     columns = schema_columns(json.dumps(event_object.schema).encode())
     (found,) = read_events(io.BytesIO(content), columns=columns)
     assert found.payload.column("c0").to_pylist() == values
+
+
+ODD_JSON = [
+    '{"a":1,"a":2}',
+    '{"a":{"b":1.10,"b":[{"c":1,"c":{}}]},"a":1}',
+    '"\\ud800"',
+    '{"\\udfff":"\u00e9\\udc00\\ud800","k":"\\\\ud800"}',
+    '["\\u0000",1e400]',
+]
+"""Values of PostgreSQL's `json` that few other programs accept."""
+
+
+@pytest.mark.clause("ST-122", "ST-135")
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize("is_array", [False, True])
+def test_every_value_of_json_of_postgresql_comes_back(
+    form: str, count: int, *, is_array: bool
+) -> None:
+    """count: as few as are read one by one, or enough to be read at once."""
+    values: list[Any] = ODD_JSON * count
+    if is_array:
+        values = [{"dimensions": [2], "elements": [one, "{}"]} for one in values]
+    kind = types.array(types.JSON) if is_array else types.JSON
+    drawn = [Drawn(EventColumn("c0", kind), values)]
+    event_object, written = described(drawn, EventSource.POSTGRESQL), rows(drawn)
+    metadata = {"schema": "shop", "tx_id": None, "lsn": None, **written.metadata}
+    written = replace(written, metadata=metadata)
+    write = container if form == "avro" else json_lines
+    content = b"".join(write(event_object, written))
+    columns = schema_columns(json.dumps(event_object.schema).encode())
+    found = [*read_events(io.BytesIO(content), columns=columns)]
+    assert not any(one.rejected for one in found)
+    assert [v for one in found for v in one.payload.column("c0").to_pylist()] == values

@@ -14,7 +14,7 @@ from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of, is_list, is_text
 from mirrorlake.events.decode.errors import UnreadableEvents
-from mirrorlake.events.decode.json.lines import json_lines, parsed, text_of
+from mirrorlake.events.decode.json.lines import NESTED, json_lines, parsed, text_of
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.json.parsed_events import ParsedEvents
 from mirrorlake.events.decode.json.scan import Field, LineScanner, ScannedEvents
@@ -174,10 +174,10 @@ def _key_columns(head: pa.Table) -> set[str]:
 def _reject_nested(name: str, values: list[Any], rejected: dict[int, str]) -> None:
     """Refuse objects and arrays among other values of a key. The type that fits all of them would
     be text, so that such an event decided the type of a new table."""
-    if not any(not isinstance(one, dict | list | None) for one in values):
+    if all(one is None or isinstance(one, NESTED) for one in values):
         return
     for row, value in enumerate(values):
-        if isinstance(value, dict | list):
+        if isinstance(value, NESTED):
             rejected.setdefault(
                 row, f"the value of its key column {name:.80} is an object or array"
             )

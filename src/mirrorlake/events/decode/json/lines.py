@@ -9,15 +9,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from mirrorlake.events.decode.errors import UnreadableEvents
-from mirrorlake.events.envelope import MOST_EVENT
+from mirrorlake.events.envelope import MOST_EVENT, PAYLOAD, SOURCE_METADATA
 
 _PART = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -27,12 +28,27 @@ MOST_VALUES = 1_000_000
 
 _SEPARATORS = b",[{"
 _IS_SEPARATOR = np.isin(np.arange(256), list(_SEPARATORS))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TWICE = "an object has a name twice"
 
 
 class Digits(str):
     """A number as written in the text."""
 
     __slots__ = ()
+
+
+class RepeatedNames(tuple[tuple[str, Any], ...]):
+    """The members of an object that has a name twice, as values of PostgreSQL's `json` may.
+
+    No dict, so that it is never taken for a record whose members have one value each.
+    """
+
+    __slots__ = ()
+
+
+NESTED: tuple[type, ...] = (dict, list, RepeatedNames)
+"""The types of values that contain others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +85,25 @@ def json_text(value: Any) -> str:
         case Digits():
             return str(value)
         case dict():
-            members = (f"{json.dumps(name)}:{json_text(one)}" for name, one in value.items())
-            return f"{{{','.join(members)}}}"
+            return _object_text(value.items())
+        case RepeatedNames():
+            return _object_text(value)
         case list():
             return f"[{','.join(map(json_text, value))}]"
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def escaped(text: str) -> str:
+    """JSON with its unpaired surrogates as escapes: UTF-8 cannot encode them, and `\\ud800` is a
+    string of PostgreSQL's `json`."""
+    if text.isascii():
+        return text
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _object_text(members: Iterable[tuple[str, Any]]) -> str:
+    return f"{{{','.join(f'{json.dumps(name)}:{json_text(one)}' for name, one in members)}}}"
 
 
 def _opened(file: BinaryIO) -> BinaryIO:
@@ -127,7 +156,17 @@ def parsed(line: bytes, size: int) -> JsonLine:
         found = DECODER.decode(line.decode("utf-8-sig"))
     except (RecursionError, ValueError) as error:
         return JsonLine({}, _reason(error))
+    if _has_name_twice(found):
+        return JsonLine({}, f"the line is not JSON: {_TWICE}")
     return JsonLine(found) if isinstance(found, dict) else JsonLine({}, "the line is not an object")
+
+
+def _has_name_twice(event: Any) -> bool:
+    """Whether the envelope, its metadata or its payload has: which of the two fields or columns is
+    meant, nothing says. What is inside a value is the value's own."""
+    if not isinstance(event, dict):
+        return isinstance(event, RepeatedNames)
+    return any(isinstance(event.get(name), RepeatedNames) for name in (SOURCE_METADATA, PAYLOAD))
 
 
 def _reason(error: Exception) -> str:
@@ -153,13 +192,11 @@ def _values(line: bytes) -> int:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | RepeatedNames:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return found
+    return found if len(found) == len(pairs) else RepeatedNames(pairs)
 
 
 DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=Digits, parse_int=Digits, parse_constant=Digits
+    object_pairs_hook=_object, parse_float=Digits, parse_int=Digits, parse_constant=Digits
 )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from mirrorlake.events.decode.avro_types import MOST_TYPES
-from mirrorlake.events.decode.json.lines import MOST_VALUES, parsed
+from mirrorlake.events.decode.json.lines import MOST_VALUES, RepeatedNames, parsed
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.json.marking import MARK, marked
 from mirrorlake.events.decode.json.parsed_events import RECORDS, is_text
@@ -117,7 +117,7 @@ class LineScanner:
             elif name not in known:
                 known[name] = pa.string()
             self._is_flat &= is_text(name) and MARK not in name
-            self._is_flat &= bool(record) or not isinstance(value, dict)
+            self._is_flat &= bool(record) or not isinstance(value, dict | RepeatedNames)
         self._is_flat &= len(known) <= MOST_TYPES
         if record == SOURCE_METADATA:
             # Which of two names for the same counts depends on what each event has.

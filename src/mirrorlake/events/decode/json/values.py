@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mirrorlake.events import types
 from mirrorlake.events.decode.fitting import fitted
 from mirrorlake.events.decode.iso import Moments, flaw, moments, times
-from mirrorlake.events.decode.json.lines import Digits, json_text, text_of
+from mirrorlake.events.decode.json.lines import Digits, escaped, json_text, text_of
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.unified import numbers
 from mirrorlake.events.rows import payload_type
@@ -324,7 +324,7 @@ def _document(value: Any) -> str | None:
             json.loads(value)
         except (ValueError, RecursionError):
             return json_text(value)
-        return value
+        return escaped(value)
     return _nested(value)
 
 
