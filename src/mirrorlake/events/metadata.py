@@ -184,6 +184,16 @@ OBJECT_PARTS: Mapping[EventSource, tuple[str, str]] = MappingProxyType(
 """The fields with the namespace and the table of an event; `object` is never split (ST-037)."""
 
 
+DATABASE = "database"
+"""The field that tells tables of one schema and name apart, where a schema is in a database."""
+
+
+def is_in_database(source: EventSource) -> bool:
+    """Whether the objects of a source are in a database that is no part of their names."""
+    has_field = any(field.name == DATABASE for field in FIELDS_OF[source])
+    return has_field and DATABASE not in OBJECT_PARTS[source]
+
+
 def metadata_fields(
     source: EventSource, switches: MetadataSwitches = AS_CHOSEN
 ) -> list[MetadataField]:

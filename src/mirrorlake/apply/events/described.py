@@ -65,8 +65,10 @@ def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableSt
         if column.name not in own
     ]
     members = [name for name, _kind in schema[METADATA].type.members]
+    told = json.loads(snapshot.properties[OF_EVENTS])
     return EventTableState(
-        name=str(json.loads(snapshot.properties[OF_EVENTS])["name"]),
+        name=str(told["name"]),
+        database=str(told.get("database", "")),
         rule=settings.rule(settings.source) if settings.source else "",
         key=key_columns(snapshot.properties),
         is_append="CHANGE_TYPE" in members,
@@ -81,6 +83,8 @@ def recognized(
     does not take."""
     rule = settings.rule(events.source)
     if events.name != state.name or state.rule not in ("", rule):
+        return None
+    if state.database and events.database not in ("", state.database):
         return None
     found = {
         column_name(source): EventTableColumn(source, column_name(source), kind)
@@ -101,7 +105,8 @@ def recognized(
         key = tuple(column.source for column in columns if column.source in only)
     if keys - {frozenset(key)}:
         return None
-    return replace(state, rule=rule, key=key, columns=EventTableColumns(columns))
+    database = state.database or events.database
+    return replace(state, rule=rule, key=key, columns=EventTableColumns(columns), database=database)
 
 
 def _unified(kind: DataType) -> UnifiedType:

@@ -21,7 +21,7 @@ from mirrorlake.events.envelope import (
     UUID,
     EventSource,
 )
-from mirrorlake.events.metadata import OBJECT_PARTS
+from mirrorlake.events.metadata import DATABASE, OBJECT_PARTS, is_in_database
 from mirrorlake.events.reading import read_events
 from mirrorlake.events.types import STRING, EventColumn, UnifiedType
 from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
@@ -81,6 +81,7 @@ class TableEvents:
     row: int64, n, the numbers of the events in the file.
     backfill, deletion: bool, n.
     change_type: strings from the list of ST-240, or TRUNCATE.
+    database: that the events name beside the schema, "" for none.
     """
 
     table: TableId
@@ -95,6 +96,7 @@ class TableEvents:
     backfill: np.ndarray
     deletion: np.ndarray
     change_type: pa.Array
+    database: str = ""
 
     def __len__(self) -> int:
         return int(self.head.num_rows)
@@ -124,6 +126,7 @@ class TableEvents:
             self.backfill[which],
             self.deletion[which],
             self.change_type.filter(mask),
+            self.database,
         )
 
 
@@ -231,7 +234,11 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         rejected.setdefault(row, "the event names no table")
     good = np.ones(len(batch), bool)
     good[list(rejected)] = False
-    groups = codes.encode(pa.table(parts, names=["namespace", "table"]))
+    databases = _databases(batch.head, checked.source)
+    grouped = dict(zip(("namespace", "table"), parts, strict=True))
+    if not isinstance(databases, str):
+        grouped[DATABASE] = databases
+    groups = codes.encode(pa.table(grouped))
     own: dict[int, TableId] = {}
     for group, first in enumerate(groups.first.tolist()):
         namespace, table = (part[first].as_py() for part in parts)
@@ -266,6 +273,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
                     checked.backfill[which],
                     checked.deletion[which],
                     checked.change_type.filter(pa.array(which)),
+                    databases if isinstance(databases, str) else databases[first].as_py(),
                 )
             )
     letters = (
@@ -278,6 +286,16 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         for row, reason in sorted(rejected.items())
     )
     return FileEvents(tables, _counted(letters))
+
+
+def _databases(head: pa.Table, source: EventSource) -> pa.Array | str:
+    """The database of all events, "" for none; or that of each, where they name several. Only where
+    tables of two databases may have one name. One that names none is of the only one of others."""
+    if not is_in_database(source):
+        return ""
+    found = pc.fill_null(contiguous(head.column(DATABASE)), "")
+    named = [one for one in pc.unique(found).to_pylist() if one]
+    return found if len(named) > 1 else next(iter(named), "")
 
 
 def _with_row_id(

@@ -162,6 +162,7 @@ class BatchWriter:
                     f"its events are of {one.source} and of {source}",
                     "Read them with two projects, or name the source in source.system.",
                 )
+        state = replace(state, database=self._database(state, events))
         if state.number and (state.rule, state.is_append) != (rule, self.settings.is_append):
             raise event_table_error(self.table, "it was made with another order or mode")
         columns = state.columns
@@ -189,6 +190,21 @@ class BatchWriter:
                 state, name=name, rule=rule, key=tuple(key), is_append=self.settings.is_append
             )
         return replace(state, columns=columns)
+
+    def _database(self, state: EventTableState, events: Sequence[TableEvents]) -> str:
+        """The database of the table and of these events, of which some may name none. Raises
+        TableError for those of two: their rows would be merged."""
+        named = dict.fromkeys(filter(None, [state.database, *(one.database for one in events)]))
+        if len(named) > 1:
+            raise event_table_error(
+                self.table,
+                f"events of {events[0].name} in the databases {' and '.join(sorted(named))} would "
+                "be in one table",
+                "Read each database with a project of its own: write their files below different "
+                "folders and name these in source.path, with a root or a source.dataset_prefix "
+                "each.",
+            )
+        return next(iter(named), "")
 
     def _rows(
         self, state: EventTableState, events: Sequence[TableEvents]
@@ -322,11 +338,17 @@ class BatchWriter:
         wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(before))
         if not before.snapshot.exists:
             key = {KEY_COLUMNS: json.dumps(list(key_names(state)))}
-            own = {OF_EVENTS: json.dumps({"format": 1, "name": state.name})}
+            own = {OF_EVENTS: json.dumps(_told(state))}
             return metadata(wanted, mapped=needs_mapping(wanted), properties=own | key)
         present = before.schema.schema
         new = [column for column in wanted if column.name not in present]
         return widened(before.snapshot.metadata, new) if new else None
+
+
+def _told(state: EventTableState) -> dict[str, Any]:
+    """What a table says of the one in the source."""
+    told: dict[str, Any] = {"format": 1, "name": state.name}
+    return told | {"database": state.database} if state.database else told
 
 
 def key_names(state: EventTableState) -> list[str]:

@@ -53,6 +53,8 @@ class EventTableState:
     source_ms: the latest time of an event.
     pruned_ms: the time up to which the state was pruned.
     truncations: rows of ORDER, the last truncation of each log.
+    database: that the table is in, where that is no part of its name (`is_in_database`); "" until
+        an event tells it, also in a record of a release that did not remember it.
     """
 
     number: int = 0
@@ -68,6 +70,7 @@ class EventTableState:
     source_ms: int = 0
     pruned_ms: int = 0
     truncations: tuple[Mapping[str, Any], ...] = ()
+    database: str = ""
 
     @property
     def merges(self) -> bool:
@@ -98,6 +101,7 @@ class EventTableState:
                 "source_ms": self.source_ms,
                 "pruned_ms": self.pruned_ms,
                 "truncations": self.truncations,
+                "database": self.database,
             },
             ensure_ascii=False,
         )
@@ -122,6 +126,7 @@ class EventTableState:
             int(said["source_ms"]),
             int(said.get("pruned_ms", 0)),
             tuple(said.get("truncations", ())),
+            str(said.get("database", "")),
         )
 
 
