@@ -253,10 +253,10 @@ def test_a_quiet_table_is_read_again_once(evolving: EvolvingDatabase, name: str)
     evolving.begin(*TABLES)
     evolving.run(*(one.format(publication=evolving.made) for one in QUIET[name]))
     evolving.capture()
-    first = evolving.read_again()
+    first = {request.id for request in evolving.read_again()}
     assert first
     evolving.capture()
-    assert evolving.read_again() == first
+    assert {request.id for request in evolving.read_again()} == first
     evolving.apply()
     for table in ("apples", "pears"):
         evolving.check(table)

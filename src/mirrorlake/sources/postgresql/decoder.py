@@ -39,13 +39,13 @@ from mirrorlake.sources.postgresql.changed_rows import (
 )
 from mirrorlake.sources.postgresql.protocol import Messages, Relation
 from mirrorlake.sources.postgresql.recognition.columns import Followed
-from mirrorlake.sources.postgresql.recognition.described_leaves import BEFORE, DescribedLeaves
 from mirrorlake.sources.postgresql.recognition.keys import FULL, RelationDescription
 from mirrorlake.sources.postgresql.recognition.old_rows import KeyNotSent
 from mirrorlake.sources.postgresql.recognition.partition_rows import PartlyLogged
 from mirrorlake.sources.postgresql.recognition.partitions import PartitionsDiffer
 from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED, Recognition
 from mirrorlake.sources.postgresql.recognition.table_message import PREFIX, TableMessage
+from mirrorlake.sources.postgresql.replication.described_leaves import BEFORE, DescribedLeaves
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import matches

@@ -9,7 +9,7 @@ import pytest
 
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.protocol import Messages
-from mirrorlake.sources.postgresql.recognition.described_leaves import DescribedLeaves
+from mirrorlake.sources.postgresql.replication.described_leaves import DescribedLeaves
 from tests.sources.postgresql import wire
 
 ROOT, OTHER, LEAF, CHOSEN = 1, 2, 3, 4
