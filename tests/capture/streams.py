@@ -44,10 +44,12 @@ class Transaction:
     after: Lsn
     end: Lsn
     events: tuple[Event, ...]
+    seconds: int | None = None  # by the clock of the source, which may be set back
 
     @property
     def time(self) -> datetime:
-        return START + timedelta(seconds=self.end.value)
+        seconds = self.end.value if self.seconds is None else self.seconds
+        return START + timedelta(seconds=seconds)
 
 
 def inserts(after: int, end: int, *values: int, table: SourceTable = NARROW) -> Transaction:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.events.state import EventState, WrittenEvents, written
+from mirrorlake.capture.events.state import EventState, WrittenEvents, milliseconds, written
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, SourceGap, UsageError
@@ -230,6 +231,35 @@ def test_a_stream_without_backfill_writes_events_of_changes_until_one_is_asked_f
     Mirror(settings).capture_once()
     read = [e for e in events(tmp_path / "bucket") if e["read_method"] == "postgresql-backfill"]
     assert sorted(event["payload"]["id"] for event in read) == [2, 4, 5]
+
+
+@pytest.mark.postgres
+@pytest.mark.clause("ST-218")
+def test_loads_and_backfills_have_the_time_of_the_database_whatever_the_clock_here_says(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a consumer takes them for later than changes that come after them."""
+    ahead = timedelta(hours=2)
+    monkeypatch.setattr(WallClock, "now", lambda _self: datetime.now(UTC) + ahead)
+    database.execute("create schema a; create table a.t (id int primary key, n int);")
+    database.execute("insert into a.t values (1, 0)")
+    settings, bucket = project(tmp_path, database), tmp_path / "bucket"
+    Mirror(settings).capture_once()
+    database.execute("update a.t set n = 1")
+    Mirror(settings).capture_once()
+    jobs = BackfillRecords(Records(LocalStore(settings.root), LANDING))
+    requests.request(jobs, ["a.t"], "a.t", None, None, WallClock().now())
+    Mirror(settings).capture_once()
+    database.execute("update a.t set n = 2")
+    Mirror(settings).capture_once()
+    found = sorted(events(bucket), key=lambda event: event["source_timestamp"])
+    assert [(event["read_method"], event["payload"]["n"]) for event in found] == [
+        ("postgresql-backfill", 0),
+        ("postgres-cdc-wal", 1),
+        ("postgresql-backfill", 1),
+        ("postgres-cdc-wal", 2),
+    ]
+    assert found[-1]["source_timestamp"] < milliseconds(WallClock().now() - ahead / 2)
 
 
 @pytest.mark.postgres

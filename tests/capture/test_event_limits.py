@@ -48,6 +48,7 @@ class Slow:
 
     def __init__(self, clock: SteppedClock, sizes: Sequence[int]) -> None:
         self._clock, self._sizes = clock, sizes
+        self.taken = clock.now()
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         return [SnapshotPart(table)]
@@ -69,7 +70,7 @@ def loaded(sizes: Sequence[int]) -> tuple[list[dict[str, Any]], Records]:
     loader = EventLoader(records, settings, store, 1, clock, no_crash, lambda _progress: None)
     snapshot: Snapshot = Slow(clock, sizes)
     with ThreadPoolExecutor(1) as pool:
-        (done,) = (one for one in loader.run(BEGAN, snapshot, [NARROW], pool) if one)
+        (done,) = (one for one in loader.run(snapshot, [NARROW], pool) if one)
     assert isinstance(done, Loaded)
     found = [
         event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from hypothesis import strategies as st
 from mirrorlake import root
 from mirrorlake.capture.events.load import described
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import EventState
+from mirrorlake.capture.events.state import EventState, milliseconds
 from mirrorlake.capture.events.writer import EventsWriter
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import BackfillRows
 from mirrorlake.errors import TableError, TableTruncated
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
@@ -29,6 +33,7 @@ from mirrorlake.sources.table import SourceTable
 from tests.capture.streams import (
     ID,
     NARROW,
+    START,
     Event,
     Transaction,
     chunks,
@@ -268,6 +273,79 @@ def test_no_event_comes_under_two_names_whatever_is_read_again(
     seen = [one["lsn"] for one in told if one["change_type"] != "UPDATE"]
     assert sorted(seen) == sorted(f"0/{event.value:X}" for event in sent)
     assert written.lost == []
+
+
+@pytest.mark.full
+@pytest.mark.clause("ST-041", "ST-193", "ST-222")
+@settings(max_examples=tries(300))
+@given(
+    stream=streams(),
+    seconds=st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    runs=st.lists(st.tuples(cuts, cuts, st.integers(0, 12)), max_size=3),
+    last=st.tuples(cuts, cuts),
+)
+def test_times_are_in_the_order_of_the_log_when_the_clock_of_the_source_is_set_back(
+    stream: list[Transaction],
+    seconds: list[int],
+    runs: list[tuple[set[int], set[int], int]],
+    last: tuple[set[int], set[int]],
+) -> None:
+    """However often they come; and they are those of the source if it is never set back."""
+    written, seen = destination(), dict[str, dict[str, Any]]()
+    stream = [
+        replace(one, seconds=at) for one, at in zip(divided(stream, 9), seconds, strict=False)
+    ]
+    for stops, rolls, killed_at in [*runs, (*last, None)]:
+        with suppress(Killed):
+            process(written, stream, stops, rolls, killed_at, truncations=True)
+        for event in written.events():
+            assert seen.setdefault(event["uuid"], event) == event
+    times: dict[str, list[tuple[int, int]]] = {}
+    for event in seen.values():
+        metadata = event["source_metadata"]
+        name = f"{metadata['schema']}.{metadata['table']}"
+        place = int(metadata["lsn"].removeprefix("0/"), 16)
+        times.setdefault(name, []).append((place, event["source_timestamp"]))
+    for told in times.values():
+        found = [time for _place, time in sorted(told)]
+        assert found == sorted(found)
+    clock = {e.value: one.time for one in stream for e in one.events}
+    if seconds == sorted(seconds):
+        for place, time in (one for told in times.values() for one in told):
+            assert time == milliseconds(clock[place])
+
+
+@pytest.mark.clause("ST-215", "ST-218")
+def test_a_backfill_has_the_time_of_the_source_and_one_after_all_changes_before_it() -> None:
+    written, early = destination(), START + timedelta(seconds=1)
+    chunk = BackfillRows(
+        NARROW,
+        BackfillChunk("one", 1, KeyRange()),
+        pa.table({}),
+        Lsn(30),
+        None,
+        pa.table({"id": [1], "note": ["read"]}, schema=arrow_schema(NARROW.schema)),
+        START + timedelta(seconds=40),
+    )
+    writer = written.writer()
+    writer.take(next(chunks([inserts(10, 20, 1)])), 0.0)
+    writer.roll(0.0)
+    writer.backfill(chunk)  # its clock is at 40 s, and is then set back
+    writer.backfill(replace(chunk, taken=early))
+    again = written.writer()
+    later = replace(inserts(20, 30, 2), seconds=2)
+    again.take(next(chunks([later])), 0.0)
+    again.roll(0.0)
+    found = sorted(
+        (event["source_timestamp"] - milliseconds(START), event["read_method"])
+        for event in written.events()
+    )
+    assert found == [
+        (20_000, "postgres-cdc-wal"),
+        (40_000, "postgresql-backfill"),
+        (40_001, "postgres-cdc-wal"),
+        (40_001, "postgresql-backfill"),
+    ]
 
 
 @pytest.mark.clause("ST-041", "ST-109", "ST-167")

@@ -229,6 +229,20 @@ class HandOverContract:
         assert loaded(snapshot, tables[0]) == [{"id": 1, "note": "a"}]
         snapshot.close()
 
+    def test_a_snapshot_was_taken_between_what_is_in_it_and_what_is_not(self, scene: Scene) -> None:
+        """By the clock that gives the times of transactions, so that both can be compared."""
+        source, tables, since = prepared(scene, "apples")
+        with scene.transaction() as write:
+            write.insert("apples", (1, "before"))
+        snapshot = source.snapshot()
+        with scene.transaction() as write:
+            write.insert("apples", (2, "behind"))
+        before, behind = (event.time for event in changes_now(source, tables, since))
+        assert before is not None
+        assert behind is not None
+        assert before <= snapshot.taken <= behind
+        snapshot.close()
+
     def test_the_snapshot_of_an_empty_table_has_no_rows(self, scene: Scene) -> None:
         scene.create("apples")
         source = scene.source()

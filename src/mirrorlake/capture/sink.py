@@ -70,7 +70,7 @@ class BackfillRows:
     point: the position of the stream. time: the commit time of the last transaction before it, if
         known.
     read: the rows as they were read, with the columns of the table.
-    began: when the backfill began.
+    taken: by the clock of the source, a moment before they were read, as in `Snapshot`.
     dropped: columns that are dropped with this chunk, because the table was read again.
     """
 
@@ -80,7 +80,7 @@ class BackfillRows:
     point: LogPoint
     time: datetime | None
     read: pa.Table
-    began: datetime
+    taken: datetime
     dropped: tuple[str, ...] = ()
 
 

@@ -103,6 +103,12 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def taken(self) -> datetime:
+        """The time by the source's own clock, which also tells when transactions were committed,
+        at some moment before the snapshot was begun."""
+        ...
+
+    @property
     def shared(self) -> str:
         """The name by which other processes open the same view until it is closed; empty when they
         cannot."""

@@ -46,7 +46,7 @@ from mirrorlake.errors import CannotBackfill, TableAltered, TableError, Unavaila
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.keys import ColumnBounds, KeyRange
-from mirrorlake.model.landed import BackfillChunk, parse_time
+from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
@@ -475,12 +475,13 @@ class Backfills:
             self._repeat(running, str(reason))
             return
         said = BackfillChunk(running.job.request.id, running.job.chunks + 1, chunk.keys)
-        began = parse_time(running.job.started)
         is_dropping = chunk.is_last and not self._settings.keeps_saved
         dropped = running.job.request.saved if is_dropping else ()
 
         def land(point: LogPoint, time: datetime | None) -> None:
-            found = BackfillRows(running.table, said, rows, point, time, chunk.rows, began, dropped)
+            found = BackfillRows(
+                running.table, said, rows, point, time, chunk.rows, chunk.taken, dropped
+            )
             if running.table.table in self._running:  # rolling may have stopped it
                 for writer in writers:
                     writer.backfill(found)

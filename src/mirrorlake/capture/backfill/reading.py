@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -51,13 +52,15 @@ class ReadChunk:
     hashes, or all.
 
     They have everything that `point` covers, nothing that `upto` does not, and of what is between
-    some. is_last: the range that was to be read ends here. is_read: all behind it is read already.
+    some. taken: as in `Snapshot`. is_last: the range that was to be read ends here. is_read: all
+    behind it is read already.
     """
 
     rows: pa.Table
     keys: KeyRange
     point: LogPoint
     upto: LogPoint
+    taken: datetime
     is_last: bool
     is_read: bool = False
 
@@ -85,10 +88,11 @@ def chunks(
             high = bound_of(held, table.key, count - 1)
             part = keys.ends_at(high)
             yield _checked(
-                ReadChunk(held.slice(0, count), part, snapshot.point, upto, False), table
+                ReadChunk(held.slice(0, count), part, snapshot.point, upto, snapshot.taken, False),
+                table,
             )
             held, keys = held.slice(count), keys.beyond(high)
-    yield _checked(ReadChunk(held, keys, snapshot.point, upto, True), table)
+    yield _checked(ReadChunk(held, keys, snapshot.point, upto, snapshot.taken, True), table)
 
 
 def hashes_of(table: SourceTable) -> HashRange:
@@ -122,7 +126,7 @@ def _pieces(
                 held, is_stored = schema.empty_table(), True
         if not is_stored:
             held = held if keys.hashes is None else held.filter(pa.array(keys.contains(held)))
-            yield ReadChunk(held, keys, snapshot.point, upto, True)
+            yield ReadChunk(held, keys, snapshot.point, upto, snapshot.taken, True)
             return
         stored.add(held)
         del held
@@ -130,7 +134,9 @@ def _pieces(
             if size > LARGEST_WHOLE:
                 raise same_hash(table)
             rows, is_last = stored.read(part), part.end == hashes.end
-            yield ReadChunk(rows, KeyRange(hashes=part), snapshot.point, upto, is_last, True)
+            yield ReadChunk(
+                rows, KeyRange(hashes=part), snapshot.point, upto, snapshot.taken, is_last, True
+            )
 
 
 def _full(held: pa.Table, limits: ChunkLimits, is_over: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -137,6 +138,10 @@ class _Without:
     @property
     def point(self) -> LogPoint:
         return self.snapshot.point
+
+    @property
+    def taken(self) -> datetime:
+        return self.snapshot.taken
 
     @property
     def shared(self) -> str:

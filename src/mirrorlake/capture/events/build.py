@@ -143,14 +143,15 @@ def loaded(
     rows: pa.Table,
     batch: str,
     first: int,
-    began: int,
+    taken: int,
     read: int,
 ) -> EventRows:
-    """The events of rows of a load or a backfill. began: when it began, before anything of it was
-    read (ST-218); read: when these were; milliseconds. Raises BadValue."""
+    """The events of rows of a load or a backfill. taken: a moment before their snapshot was begun,
+    by the clock of the source (ST-218); read: when they were read; milliseconds. Raises
+    BadValue."""
     count = rows.num_rows
     positions: Mapping[str, Constant] = BACKFILL_VALUES[SOURCE]
-    changed = np.full(count, began, np.int64)
+    changed = np.full(count, taken, np.int64)
     return EventRows(
         ReadMethod(SOURCE, ReadKind.BACKFILL),
         ids(batch, first, count),
@@ -159,7 +160,7 @@ def loaded(
         _named(table)
         | {"is_deleted": False, "change_type": str(inserted(SOURCE))}
         | dict(positions),
-        [began, ""],
+        [taken, ""],
         _payload(event_object, table, rows),
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
@@ -18,7 +17,7 @@ from mirrorlake import root
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import EventState, WrittenEvents
+from mirrorlake.capture.events.state import EventState, WrittenEvents, milliseconds
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
@@ -30,8 +29,6 @@ from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 @dataclass(slots=True)
 class EventLoad:
@@ -39,7 +36,7 @@ class EventLoad:
 
     table: SourceTable
     batch: int
-    began: int
+    taken: int
     folder: str
     rows: int = 0
     staged: dict[str, str] = field(default_factory=dict)
@@ -59,14 +56,14 @@ class EventLoader:
     progress: Callable[[LoadProgress], None]
 
     def run(
-        self, began: int, snapshot: Snapshot, tables: Sequence[SourceTable], pool: Executor
+        self, snapshot: Snapshot, tables: Sequence[SourceTable], pool: Executor
     ) -> Iterator[Loaded | TableError | None]:
-        """Load tables; yields each as it is durable, and None meanwhile. began: milliseconds,
-        before the snapshot."""
+        """Load tables; yields each as it is durable, and None meanwhile."""
         state = self._state()
         loads = []
         for table in tables:
-            loads.append(EventLoad(table, state.batch, began, self._folder(table)))
+            state, taken = state.read_at(str(table.table), snapshot.taken)
+            loads.append(EventLoad(table, state.batch, taken, self._folder(table)))
             state = replace(state, batch=state.batch + 1)
         state.write(self.records)
         for load in loads:
@@ -117,9 +114,9 @@ class EventLoader:
         batch = build.batch_id(self.settings.stream, load.table, load.batch, worker)
         maker, first, size, made = FileMaker(self.settings, load.batch, worker), 0, 0, 0
         for rows in _runs(snapshot.read(part), self.file_bytes):
-            read = (self.clock.now() - _EPOCH) // timedelta(milliseconds=1)
-            began = load.began
-            events = build.loaded(event_object, load.table, rows, batch, first, began, read)
+            read = milliseconds(self.clock.now())
+            taken = load.taken
+            events = build.loaded(event_object, load.table, rows, batch, first, taken, read)
             for file in maker.files(event_object, events, first):
                 # Two workers may name the same schema file.
                 staged, made = f"{load.folder}/{worker}-{made}", made + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mirrorlake.capture.events.load import EventLoader, described
@@ -22,8 +21,6 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot, Source
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventsSink:
@@ -59,7 +56,6 @@ class EventsSink:
             reached,
             progress,
         )
-        self._listed_at = clock.now()
 
     @property
     def name(self) -> str:
@@ -74,8 +70,6 @@ class EventsSink:
         return self._source.parse_point(position) if position else None
 
     def tables(self) -> Collection[TableId]:
-        # Called before each snapshot: whatever it shows was there at this moment, or later.
-        self._listed_at = self._clock.now()
         loaded = self._state().tables.values()
         return [TableId(facts["schema"], facts["name"]) for facts in loaded]
 
@@ -108,9 +102,8 @@ class EventsSink:
         pool: Executor,
         guard: Callable[[], None],
     ) -> Iterator[Loaded | TableError | None]:
-        began = (self._listed_at - _EPOCH) // timedelta(milliseconds=1)
         guard()
-        return self._loader.run(began, snapshot, tables, pool)
+        return self._loader.run(snapshot, tables, pool)
 
     def open(
         self,

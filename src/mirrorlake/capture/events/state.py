@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from mirrorlake.capture.record import Records
@@ -17,8 +17,9 @@ from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
 
 _FILE = "events.json"
-_FORMAT = 4
-"""Format 1 had one destination, format 2 no times, and format 3 no `cuts`."""
+_FORMAT = 5
+"""Format 1 had one destination, format 2 no times, format 3 no `cuts`, and format 4 no `latest`."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,12 @@ class EventState:
     position: up to where everything is durable, empty before the first cut. tables: what is
     loaded, with the point of its load and what it was loaded as. loads: complete loads that wait to
     be seen, with their files. written: of each table, since the stream began; latencies: of all.
+    latest: of each table, the latest source time of its events, in milliseconds since 1970.
+
+    Invariant: the events of a table have source times that never decrease in the order of the log,
+    by which consumers find the last one of a key, also when the clock of the source is set back.
+    `latest` is of everything up to `position`, and of loads and backfills, for which it is noted
+    before their files are written. So the same changes get the same times when they come again.
     """
 
     destination: str
@@ -111,6 +118,7 @@ class EventState:
     loads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     written: Mapping[str, WrittenEvents] = field(default_factory=dict)
     latencies: StreamLatencies = field(default_factory=StreamLatencies)
+    latest: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, records: Records, destination: str, now: datetime) -> None:
@@ -134,6 +142,7 @@ class EventState:
             found["loads"],
             _written(found),
             _latencies(found),
+            found.get("latest", {}),
         )
 
     def write(self, records: Records) -> None:
@@ -148,6 +157,20 @@ class EventState:
         times = self.latencies + StreamLatencies.of(more.last) if more.last else self.latencies
         return replace(self, written={**self.written, table: known + more}, latencies=times)
 
+    def read_at(self, table: str, taken: datetime) -> tuple[EventState, int]:
+        """Rows of a table were read that `taken` is not later than, by the clock of the source.
+        Returns what is to be noted first, and the source time of their events: after all earlier
+        ones where the clock was set back."""
+        time, latest = milliseconds(taken), self.latest.get(table, 0)
+        if time < latest:
+            time = latest + 1
+        return self.reached(table, time), time
+
+    def reached(self, table: str, time: int) -> EventState:
+        """The events of a table have source times up to this one."""
+        time = max(time, self.latest.get(table, 0))
+        return replace(self, latest={**self.latest, table: time})
+
     def without(self, table: str) -> EventState:
         """Without the table, which is loaded again."""
         return replace(
@@ -155,6 +178,11 @@ class EventState:
             tables={name: facts for name, facts in self.tables.items() if name != table},
             loads={name: facts for name, facts in self.loads.items() if name != table},
         )
+
+
+def milliseconds(moment: datetime) -> int:
+    """Since 1970, as events have times."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def delivered(records: Records) -> list[str]:
@@ -191,9 +219,11 @@ def forget(records: Records, table: str) -> None:
 
 
 def forget_all(records: Records) -> None:
-    """Reset the stream. Batch numbers continue, because the files of earlier batches remain."""
+    """Reset the stream. Batch numbers and times continue, because the files of earlier batches
+    remain."""
     for destination, found in _stored(records).items():
-        EventState(destination, found["batch"] + 1).write(records)
+        latest = found.get("latest", {})
+        EventState(destination, found["batch"] + 1, latest=latest).write(records)
 
 
 def _stored(records: Records) -> dict[str, dict[str, Any]]:
@@ -205,7 +235,7 @@ def _stored(records: Records) -> dict[str, dict[str, Any]]:
     match int(found["format"]):
         case 1:
             return {found["destination"]: found}
-        case 2 | 3 | 4:
+        case 2 | 3 | 4 | 5:
             destinations: dict[str, dict[str, Any]] = found["destinations"]
             return destinations
     raise LaterFormat(f"{_FILE} has format {found['format']}; this release reads up to {_FORMAT}")

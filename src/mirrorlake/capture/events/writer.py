@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +27,13 @@ from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import EVENTS_FAILED, FileMaker
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.events.state import AssignedBatch, BatchTimes, EventState, WrittenEvents
+from mirrorlake.capture.events.state import (
+    AssignedBatch,
+    BatchTimes,
+    EventState,
+    WrittenEvents,
+    milliseconds,
+)
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import BackfillRows, Lost
@@ -45,9 +51,6 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 EVENTS_WRITTEN = "events_written"
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class EventsWriter:
@@ -81,6 +84,8 @@ class EventsWriter:
         self._oldest: float | None = None
         self._size = 0
         self._first = dict[str, tuple[int, int]]()  # as in `Records.waiting_events`
+        self._latest = dict(state.latest)  # with what waits
+        self._reaching = dict[str, int]()  # with what is written and not noted
         self._through = durable  # everything that ends here or before was taken
         self.durable = durable
         batch = state.assigned
@@ -154,14 +159,18 @@ class EventsWriter:
         table = chunk.table
         if table.table not in self._loads or not chunk.read.num_rows:
             return
-        number = self._state.batch
-        self._state = replace(self._state, batch=number + 1)
+        if self._again is not None:
+            self.roll(0)  # whose changes have the times that they had before
+        name, number = str(table.table), self._state.batch
+        state, taken = self._state.read_at(name, chunk.taken)
+        self._state = replace(state, batch=number + 1)
         self._state.write(self._records)
-        began, read = self._milliseconds(chunk.began), self._milliseconds(self._clock.now())
+        self._latest[name] = max(taken, self._latest.get(name, 0))
+        read = milliseconds(self._clock.now())
         event_object = build.described(table, self._settings)
         batch = build.batch_id(self._settings.stream, table, number)
         try:
-            events = build.loaded(event_object, table, chunk.read, batch, 0, began, read)
+            events = build.loaded(event_object, table, chunk.read, batch, 0, taken, read)
         except TableError as error:
             self._lost(table.table, error)
             return
@@ -173,7 +182,7 @@ class EventsWriter:
             self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
         lost = maker.too_large
         written = WrittenEvents(len(events) - lost, size, lost)
-        self._state = self._state.wrote(str(table.table), written)
+        self._state = self._state.wrote(name, written)
         self._state.write(self._records)
 
     def stop(self, table: TableId, error: TableError) -> None:  # noqa: ARG002
@@ -199,9 +208,6 @@ class EventsWriter:
 
     def _tell_waiting(self) -> None:
         self._records.write_waiting_events(self._settings.described, self._first)
-
-    def _milliseconds(self, moment: datetime) -> int:
-        return (moment - _EPOCH) // _MILLISECOND
 
     def _is_behind(self) -> bool:
         """Whether a batch has not come again as a whole."""
@@ -243,14 +249,19 @@ class EventsWriter:
                 taken = self._taken(whole.only(which), transactions, gone[which])
                 waiting.append(taken)
                 if (table := str(taken.table.table)) not in self._first:
-                    read = self._milliseconds(self._clock.now())
+                    read = milliseconds(self._clock.now())
                     self._first[table] = int(taken.changed.min()), read
         self._size += whole.rows.nbytes
         self._oldest = now if self._oldest is None else self._oldest
 
     def _taken(self, run: Changes, transactions: Transactions, gone: np.ndarray) -> TakenRows:
-        now = self._clock.now()
-        times = [((time or now) - _EPOCH) // _MILLISECOND for time in transactions.time]
+        """Changes, none of which has an earlier time than one of the table before it (see
+        `EventState`)."""
+        now, table = self._clock.now(), str(run.table.table)
+        times = [milliseconds(time or now) for time in transactions.time]
+        changed = np.array(times, np.int64)[run.transaction]
+        changed = np.maximum.accumulate(np.maximum(changed, self._latest.get(table, 0)))
+        self._latest[table] = int(changed[-1])
         lsn = None
         if run.metadata is not None and "lsn" in run.metadata.schema.names:
             lsn = run.metadata["lsn"].to_numpy()
@@ -258,7 +269,7 @@ class EventsWriter:
             table=run.table,
             rows=run.rows,
             marker=run.marker,
-            changed=np.array(times, np.int64)[run.transaction],
+            changed=changed,
             transaction=pa.array(list(transactions.id), pa.string()).take(
                 pa.array(run.transaction)
             ),
@@ -312,7 +323,7 @@ class EventsWriter:
             tables[rows.table.table].append(rows)
         assigned = self._state.assigned
         if assigned is None:
-            read = self._milliseconds(self._clock.now())
+            read = milliseconds(self._clock.now())
             found = {str(table): self._cuts(taken) for table, taken in tables.items()}
             cuts = {table: numbers for table, numbers in found.items() if numbers}
             assigned = AssignedBatch(self._state.batch, str(through), read, cuts)
@@ -358,13 +369,18 @@ class EventsWriter:
         times = None
         if size:
             committed = max(int(rows.changed[~rows.gone].max(initial=0)) for rows in taken)
-            now = self._milliseconds(self._clock.now())
+            now = milliseconds(self._clock.now())
             times = BatchTimes(committed, assigned.read, now)
         written = WrittenEvents(first - lost, size, lost, times)
         self._state = self._state.wrote(str(table), written)
+        # Not in the state before the note: until then the same changes may come again.
+        self._reaching[str(table)] = max(int(rows.changed.max(initial=0)) for rows in taken)
 
     def _noted(self, point: LogPoint) -> None:
         self.durable = self.durable.join(point)
+        for table, time in self._reaching.items():
+            self._state = self._state.reached(table, time)
+        self._reaching = {}
         self._state = replace(self._state, position=str(self.durable), assigned=None)
         self._state.write(self._records)
 

@@ -44,6 +44,7 @@ class MemorySnapshot:
     def __init__(self, settings: MemorySettings) -> None:
         self._settings, self._database = settings, settings.database
         with self._database.lock:
+            self.taken = self._database.clock.now()
             self.point = self._database.current
             tables = self._database.tables
             self._rows = {name: dict(table.rows) for name, table in tables.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -52,7 +53,7 @@ from mirrorlake.sources.postgresql.reading.named_columns import named_columns, r
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
-from mirrorlake.sources.postgresql.replication.slot import create_slot
+from mirrorlake.sources.postgresql.replication.slot import create_slot, current_time
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SnapshotPart, SourceTable
@@ -76,6 +77,7 @@ class PostgresSnapshot:
         settings: PostgresSettings,
         keeper: Connection | None,
         point: Lsn,
+        taken: datetime,
         name: str,
         noted: NotedIn,
         slot: str,
@@ -84,7 +86,8 @@ class PostgresSnapshot:
     ) -> None:
         """opened: takes up the connections, beside others."""
         self._opened, self._mine = opened, OpenConnections()
-        self.point, self._slot, self._recognition = point, slot, recognition
+        self.point, self.taken = point, taken
+        self._slot, self._recognition = slot, recognition
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
         self._moment: dict[str, Any] | None = None
         self._idle: SimpleQueue[Connection] = SimpleQueue()
@@ -328,7 +331,10 @@ class SharedPostgresSnapshot:
 
     def open(self, noted: NotedIn) -> PostgresSnapshot:
         opened = OpenConnections()
-        return PostgresSnapshot(self.settings, None, self.point, self.name, noted, "", opened)
+        long_ago = datetime.fromtimestamp(0, UTC)  # who keeps it open knows when it was taken
+        return PostgresSnapshot(
+            self.settings, None, self.point, long_ago, self.name, noted, "", opened
+        )
 
 
 def at_slot(
@@ -346,10 +352,11 @@ def at_slot(
     replication = opened.add(connect_replication(settings.url))
     try:
         with opened.making_slot(replication, within), translated():
+            taken = current_time(replication)
             failover = settings.failover
             point, name = create_slot(replication, slot, temporary=temporary, failover=failover)
         return PostgresSnapshot(
-            settings, replication, point, name, noted, slot, opened, recognition
+            settings, replication, point, taken, name, noted, slot, opened, recognition
         )
     except BaseException:
         replication.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from mirrorlake.errors import SlotInUse, printable
 from mirrorlake.model.position import Lsn
@@ -92,6 +93,14 @@ def create_slot(
         replication, f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput {options}"
     )
     return Lsn.parse(row["consistent_point"] or ""), row["snapshot_name"] or ""
+
+
+def current_time(replication: Connection) -> datetime:
+    """By the clock of the server, which also gives the commit times."""
+    (row,) = simple_query(
+        replication, "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros"
+    )
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(row["micros"] or 0))
 
 
 def knows_failover(connection: Connection) -> bool:
