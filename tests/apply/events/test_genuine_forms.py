@@ -9,80 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import fastavro
 import pytest
 
 from tests.apply.events.bucket import Bucket
-from tests.docs.blocks import blocks
-
-SECOND = 1_737_457_695_000
-
-
-def change(
-    number: int, payload: Mapping[str, Any], kind: str = "UPDATE-INSERT", **changed: Any
-) -> dict[str, Any]:
-    """A change of MySQL at a position of its log. changed: fields of the event or the metadata."""
-    head = {
-        "uuid": f"u{number}{kind}",
-        "read_timestamp": SECOND,
-        "source_timestamp": SECOND,
-        "object": "shop_orders",
-        "read_method": "mysql-cdc-binlog",
-        "stream_name": "projects/0/locations/us-central1/streams/s",
-    }
-    metadata = {
-        "table": "orders",
-        "database": "shop",
-        "primary_keys": ["id"],
-        "log_file": "mysql-bin.000459",
-        "log_position": number,
-        "change_type": kind,
-        "is_deleted": kind in {"DELETE", "UPDATE-DELETE"},
-    }
-    own = {name: changed.pop(name) for name in [*head, "sort_keys"] if name in changed}
-    return {**head, **own, "source_metadata": metadata | changed, "payload": dict(payload)}
-
-
-def backfill(payload: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
-    read = {"read_method": "mysql-backfill-fulldump", "log_file": "", "log_position": 0}
-    return change(0, payload, "INSERT", **(read | changed))
-
-
-def oracle(
-    scn: int, payload: Mapping[str, Any], kind: str | None = "UPDATE-INSERT", **changed: Any
-) -> dict[str, Any]:
-    """A change of Oracle as files of 2021 have it: `sort_keys` at the end, blanks around `rs_id`,
-    `tx_id` in base64, the name of the archived log. changed: as for `change`."""
-    record = f" 0x000155.{scn:08x}.0010 "
-    found = {
-        "uuid": f"o{scn}{kind}{sorted(payload.items())}",
-        "read_timestamp": SECOND,
-        "source_timestamp": SECOND,
-        "object": "SHOP_ORDERS",
-        "read_method": "oracle-cdc-logminer",
-        "stream_name": "projects/0/locations/us-central1/streams/s",
-        "schema_key": "5" * 40,
-        "source_metadata": {
-            "log_file": "ora_log/arch1_341_1054990283.arc",
-            "scn": scn,
-            "row_id": "AAAR3sAAEAAAACXAAA",
-            "is_deleted": kind in {"DELETE", "UPDATE-DELETE"},
-            "database": "XE",
-            "schema": "SHOP",
-            "table": "ORDERS",
-            "change_type": kind,
-            "tx_id": "CgAQAHMCAAA=",
-            "rs_id": record,
-            "ssn": 0,
-            "primary_keys": ["ID"],
-        },
-        "payload": dict(payload),
-        "sort_keys": [SECOND, scn, record, 0],
-    }
-    own = {name: value for name, value in changed.items() if name in found}
-    found["source_metadata"] |= {n: v for n, v in changed.items() if n not in found}
-    return found | own
+from tests.apply.events.genuine import SECOND, backfill, change, oracle
 
 
 def without(one: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -258,40 +189,6 @@ def test_defects_of_other_consumers_are_not_those_of_this_one(tmp_path: Path) ->
     bucket.cycle()
     (row,) = bucket.rows("shop/typed")
     assert (str(row["d"]), row["t"].microsecond) == ("12345678901234567.89", 1)
-
-
-@pytest.mark.clause("ST-382")
-def test_the_query_of_the_page_finds_the_last_rows_of_a_table_of_all_events(
-    tmp_path: Path,
-) -> None:
-    bucket = Bucket(tmp_path, is_append=True)
-    bucket.put(
-        "a.jsonl",
-        change(1, {"id": 1, "v": 1}),
-        change(2, {"id": 2, "v": 2}),
-        change(3, {"id": 3, "v": 3}),
-        change(9, {"id": 1, "v": 1}, "UPDATE-DELETE"),
-        change(9, {"id": 4, "v": 1}, source_timestamp=SECOND + 1000),
-        change(10, {"id": 2, "v": 2}, "DELETE"),
-        change(11, {"id": 3, "v": 4}),
-    )
-    bucket.cycle()
-    (query,) = blocks("how-to/tables-from-events.md", "sql")
-    orders = bucket.rows("shop/orders")
-    connection = duckdb.connect()
-    connection.execute("create schema shop")
-    connection.execute(
-        "create table shop.orders (id bigint, v bigint, datastream_metadata struct("
-        '"UUID" varchar, "SOURCE_TIMESTAMP" bigint, "CHANGE_SEQUENCE_NUMBER" varchar, '
-        '"CHANGE_TYPE" varchar, "SORT_KEYS" varchar[]))'
-    )
-    for row in orders:
-        connection.execute(
-            "insert into shop.orders values (?, ?, ?)",
-            [row["id"], row["v"], row["datastream_metadata"]],
-        )
-    found = connection.execute(query).fetchall()
-    assert sorted(row[:2] for row in found) == [(3, 4), (4, 1)]
 
 
 @FORMS
