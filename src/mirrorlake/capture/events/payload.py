@@ -26,6 +26,12 @@ _INTERVAL = (
     r"(?:T(?:(?P<h>-?\d+)H)?(?:(?P<mi>-?\d+)M)?(?:(?P<sign>-?)(?P<s>\d+)(?:\.(?P<f>\d{1,6}))?S)?)?$"
 )
 _TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.JSON}
+_HOUR = 3_600_000_000
+_MOST_HOURS, _LEAST_HOURS = (1 << 31) - 1, -(1 << 31)
+
+
+class _Unfit(ValueError):
+    """A value that its type does not hold; the text says why."""
 
 
 def converted(values: pa.Array, kind: UnifiedType, *, table: str, column: str) -> pa.Array:
@@ -35,8 +41,9 @@ def converted(values: pa.Array, kind: UnifiedType, *, table: str, column: str) -
             return _of_text(values, kind)
         return _of_values(values, kind)
     except (pa.ArrowException, ValueError) as error:
+        why = str(error) if isinstance(error, _Unfit) else type(error).__name__
         raise BadValue(
-            f"a value of column {column} is no {kind}: {type(error).__name__}",
+            f"a value of column {column} is no {kind}: {why}",
             table=table,
             hint=f"Leave the column out (source.columns), or convert it, and run `mirrorlake "
             f"reset {table}`.",
@@ -124,16 +131,32 @@ def _offset(found: pa.StructArray) -> pa.Array:
 
 
 def _intervals(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """`P1Y2M3DT4H5M6.5S`: a day has 24 hours."""
+    """`P1Y2M3DT4H5M6.5S`: a day has 24 hours. Hours that 32 bits do not hold are carried into the
+    microseconds. Raises ValueError."""
     found = _matched(values, _INTERVAL)
-    months = pc.add(pc.multiply(_number(found, "y"), 12), _number(found, "mo"))
-    days = pc.add(pc.multiply(_number(found, "w"), 7), _number(found, "d"))
-    hours = pc.add(pc.multiply(days, 24), _number(found, "h"))
-    parts = pc.add(pc.multiply(_number(found, "s"), 1_000_000), _fraction(found))
-    minutes = pc.multiply(_number(found, "mi"), 60_000_000)
-    micros = pc.add(minutes, pc.multiply(parts, _sign(found)))
-    whole = [months.cast(pa.int32()), hours.cast(pa.int32()), micros]
-    return _struct(target, *whole, like=values)
+    try:
+        return _struct(target, *_durations(found), like=values)
+    except pa.ArrowInvalid as error:
+        raise _Unfit("it is longer than 2^31 months, or than about 196 million days") from error
+
+
+def _durations(found: pa.StructArray) -> list[pa.Array]:
+    """Months, hours and microseconds. Raises pa.ArrowInvalid for a number that does not fit."""
+    product, total = pc.multiply_checked, pc.add_checked
+    months = total(product(_number(found, "y"), 12), _number(found, "mo"))
+    days = total(product(_number(found, "w"), 7), _number(found, "d"))
+    hours = total(product(days, 24), _number(found, "h"))
+    held = pc.max_element_wise(
+        pc.min_element_wise(hours, _MOST_HOURS, skip_nulls=False), _LEAST_HOURS, skip_nulls=False
+    )
+    carried = product(pc.subtract_checked(hours, held), _HOUR)
+    minutes = product(_number(found, "mi"), 60_000_000)
+    # With the sign before it is added: the least number has no positive one.
+    sign = _sign(found)
+    seconds = product(product(_number(found, "s"), sign), 1_000_000)
+    parts = total(seconds, product(_fraction(found), sign))
+    micros = total(carried, total(minutes, parts))
+    return [months.cast(pa.int32()), held.cast(pa.int32()), micros]
 
 
 def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.Array:

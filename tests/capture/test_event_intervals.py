@@ -1,0 +1,146 @@
+"""Intervals of PostgreSQL as the records of events, up to the longest that these hold."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirrorlake.apply.events.columns import delta_values
+from mirrorlake.capture.events.payload import converted
+from mirrorlake.errors import BadValue
+from mirrorlake.events import types
+from mirrorlake.events.encode.container import container
+from mirrorlake.events.encode.json_lines import json_lines
+from mirrorlake.events.reading import read_events
+from mirrorlake.events.rows import payload_type
+from mirrorlake.events.types import EventColumn
+from tests.events.values import Drawn, described, rows
+from tests.profiles import tries
+
+_HOUR = 3_600_000_000
+MOST, LEAST = (1 << 31) - 1, -(1 << 31)
+LONGEST = f"P{MOST // 24}DT{MOST % 24}H"
+CARRIED = (1 << 63) // _HOUR
+"""The hours that the microseconds hold, besides those that the hours hold."""
+
+CASES = [
+    (LONGEST, 0, MOST, 0),
+    (f"PT{MOST + 1}H", 0, MOST, _HOUR),
+    (f"PT{LEAST}H", 0, LEAST, 0),
+    (f"PT{LEAST - 1}H-59M-59.999999S", 0, LEAST, 1 - 2 * _HOUR),
+    (f"P1Y-2MT{MOST + 2}H-1.5S", 10, MOST, 2 * _HOUR - 1_500_000),
+    (f"PT{MOST + CARRIED}H54.775807S", 0, MOST, (1 << 63) - 1),
+    (f"PT{LEAST - CARRIED}H-54.775808S", 0, LEAST, -(1 << 63)),
+    # The longest time without days that PostgreSQL has, and about the most days.
+    ("PT2562047788H54.775807S", 0, MOST, (2562047788 - MOST) * _HOUR + 54_775_807),
+    ("P-196000000D", 0, LEAST, (-196_000_000 * 24 - LEAST) * _HOUR),
+]
+TOO_LONG = [
+    f"PT{MOST + CARRIED}H54.775808S",
+    f"PT{LEAST - CARRIED}H-54.775809S",
+    f"PT{MOST + CARRIED + 1}H",
+    "P2147483647D",
+    "P-2147483648DT-2562047788H-54.775808S",
+    "P9000000000000000000D",
+    "P9000000000000000000W",
+    "P9000000000000000000Y",
+    "P2147483648M",
+    "PT9000000000000000000M",
+    "PT9000000000000000000S",
+    "PT9223372036854775807H",
+    "P99999999999999999999D",
+]
+
+
+def record(months: int, hours: int, micros: int) -> dict[str, int]:
+    return {"months": months, "hours": hours, "micros": micros}
+
+
+def of(texts: list[str | None]) -> pa.Array:
+    return converted(pa.array(texts, pa.string()), types.INTERVAL, table="a.t", column="span")
+
+
+def length(iso: str) -> tuple[int, int]:
+    """The months of a duration, and the microseconds of the rest of it."""
+    date, _, time = iso.removeprefix("P").partition("T")
+    found = {f"{unit}{kind}": number for kind, part in (("d", date), ("t", time))
+             for number, unit in re.findall(r"(-?[0-9.]+)([A-Z])", part)}  # fmt: skip
+    whole = {unit: int(number) for unit, number in found.items() if unit != "St"}
+    hours = 24 * whole.get("Dd", 0) + whole.get("Ht", 0)
+    seconds = found.get("St", "0")
+    before, _, after = seconds.lstrip("-").partition(".")
+    micros = int(before) * 1_000_000 + int(after.ljust(6, "0"))
+    micros *= -1 if seconds.startswith("-") else 1
+    months = 12 * whole.get("Yd", 0) + whole.get("Md", 0)
+    return months, (hours * 60 + whole.get("Mt", 0)) * 60_000_000 + micros
+
+
+@pytest.mark.clause("ST-121")
+@pytest.mark.parametrize(("text", "months", "hours", "micros"), CASES)
+def test_hours_that_32_bits_do_not_hold_are_carried_into_the_microseconds(
+    text: str, months: int, hours: int, micros: int
+) -> None:
+    found = of(["PT0S", None, text, "P1D"])
+    assert found.type == payload_type(types.INTERVAL)
+    assert found.to_pylist() == [
+        record(0, 0, 0),
+        None,
+        record(months, hours, micros),
+        record(0, 24, 0),
+    ]
+
+
+@pytest.mark.clause("ST-121")
+@pytest.mark.parametrize("text", TOO_LONG)
+def test_an_interval_that_no_record_holds_is_refused_by_name(text: str) -> None:
+    with pytest.raises(BadValue, match="is no INTERVAL: .*longer") as raised:
+        of(["PT1H", text, None])
+    assert "a.t" in str(raised.value.facts())
+    assert "span" in str(raised.value)
+
+
+@settings(max_examples=tries(100))
+@given(st.lists(st.none() | st.tuples(
+    st.integers(LEAST, MOST),
+    st.integers(-196_000_000, 196_000_000),
+    st.integers(-2562047788, 2562047788).map(lambda hours: hours % 400_000),
+    st.integers(-59, 59),
+    st.integers(-59_999_999, 59_999_999),
+), max_size=5))  # fmt: skip
+def test_the_length_of_an_interval_is_that_of_its_text(drawn: list[Any]) -> None:
+    texts = [None if one is None else _text(*one) for one in drawn]
+    for text, found in zip(texts, of(texts).to_pylist(), strict=True):
+        assert (found is None) == (text is None)
+        if text is not None:
+            told = found["months"], found["hours"] * _HOUR + found["micros"]
+            assert told == length(text), text
+
+
+def _text(months: int, days: int, hours: int, minutes: int, micros: int) -> str:
+    sign, micros = "-" if micros < 0 else "", abs(micros)
+    seconds = f"{sign}{micros // 1_000_000}.{micros % 1_000_000:06}"
+    return f"P{months}M{days}DT{hours}H{minutes}M{seconds}S"
+
+
+@pytest.mark.clause("ST-015", "ST-121", "ST-135")
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_tables_of_events_have_the_length_of_the_longest_intervals(form: str) -> None:
+    texts = [text for text, *_record in CASES]
+    values = of([*texts, None])
+    drawn = [Drawn(EventColumn("c0", types.INTERVAL), values.to_pylist())]
+    event_object, written = described(drawn), rows(drawn)
+    write = container if form == "avro" else json_lines
+    content = b"".join(write(event_object, written))
+    (found,) = read_events(io.BytesIO(content), known=lambda _head: {"c0": types.INTERVAL})
+    assert not found.rejected
+    read = found.payload.column("c0").combine_chunks()
+    assert read.to_pylist() == values.to_pylist()
+    told = delta_values(read, types.INTERVAL).to_pylist()
+    assert told.pop() is None
+    assert list(map(length, told)) == list(map(length, texts))
