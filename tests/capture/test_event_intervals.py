@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.apply.events.columns import delta_values
+from mirrorlake.capture.events.infinities import Infinite, Infinities
 from mirrorlake.capture.events.payload import converted
 from mirrorlake.errors import BadValue
 from mirrorlake.events import types
@@ -99,7 +100,7 @@ def test_hours_that_32_bits_do_not_hold_are_carried_into_the_microseconds(
 @pytest.mark.clause("ST-121")
 @pytest.mark.parametrize("text", TOO_LONG)
 def test_an_interval_that_no_record_holds_is_refused_by_name(text: str) -> None:
-    with pytest.raises(BadValue, match="is no INTERVAL: .*longer") as raised:
+    with pytest.raises(BadValue, match=r"is no INTERVAL: .*longer") as raised:
         of(["PT1H", text, None])
     assert "a.t" in str(raised.value.facts())
     assert "span" in str(raised.value)
@@ -144,3 +145,61 @@ def test_tables_of_events_have_the_length_of_the_longest_intervals(form: str) ->
     told = delta_values(read, types.INTERVAL).to_pylist()
     assert told.pop() is None
     assert list(map(length, told)) == list(map(length, texts))
+
+
+MOST_RECORD = record(MOST, MOST, (1 << 63) - 1)
+LEAST_RECORD = record(LEAST, LEAST, -(1 << 63))
+INFINITE = pa.array(["PT1H", "infinity", None, "-infinity"])
+
+
+def treated(
+    dates: Infinite, values: pa.Array = INFINITE, *, is_key: bool = False
+) -> tuple[list[Any], list[tuple[str, str, int]]]:
+    """The records of infinite intervals, and what is noted of them."""
+    noted: list[tuple[str, str, int]] = []
+    infinities = Infinities(dates, lambda *told: noted.append(told))
+    found = converted(
+        values, types.INTERVAL, table="a.t", column="span", infinities=infinities, is_key=is_key
+    )
+    return found.to_pylist(), noted
+
+
+@pytest.mark.clause("ST-121")
+@pytest.mark.parametrize("is_key", [False, True])
+def test_an_infinite_interval_is_clamped_to_the_longest_that_a_record_holds(
+    *, is_key: bool
+) -> None:
+    found, noted = treated("clamp", is_key=is_key)
+    assert found == [record(0, 1, 0), MOST_RECORD, None, LEAST_RECORD]
+    assert noted == [("a.t", "span", 2)]
+    assert treated("clamp", pa.array(["PT1H"])) == ([record(0, 1, 0)], [])
+
+
+@pytest.mark.clause("ST-121")
+def test_an_infinite_interval_is_null_or_stops_its_table_where_so_set() -> None:
+    assert treated("null") == ([record(0, 1, 0), None, None, None], [("a.t", "span", 2)])
+    with pytest.raises(BadValue, match=r"'infinity' .*source\.extremes\.dates to clamp or null"):
+        treated("error")
+    assert treated("error", pa.array(["PT1H", None]))[0] == [record(0, 1, 0), None]
+
+
+@pytest.mark.clause("ST-121")
+@pytest.mark.parametrize("dates", ["null", "error"])
+def test_an_infinite_interval_in_a_key_is_never_null(dates: Infinite) -> None:
+    with pytest.raises(BadValue, match="rows of the table are found by the column"):
+        treated(dates, is_key=True)
+
+
+@pytest.mark.clause("ST-121")
+def test_infinite_intervals_in_an_array_are_treated_alike() -> None:
+    values = pa.array(['["infinity",null,"PT1H"]'])
+    found = converted(values, types.array(types.INTERVAL), table="a.t", column="spans")
+    assert found[0]["elements"].as_py() == [MOST_RECORD, None, record(0, 1, 0)]
+    with pytest.raises(BadValue, match="'infinity'"):
+        converted(
+            values,
+            types.array(types.INTERVAL),
+            table="a.t",
+            column="spans",
+            infinities=Infinities("error"),
+        )

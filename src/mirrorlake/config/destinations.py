@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter
 
+from mirrorlake.capture.events.infinities import Infinite
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config.elsewhere import EventLocationSection
 from mirrorlake.config.typed import of_its_type
@@ -31,8 +32,9 @@ class EventsSection(EventLocationSection):
     truncations: bool = False
     long_tx_id: bool = False
 
-    def settings(self, path: Path, name: str) -> EventsSettings:
-        """path: of the project file; name: of the project. Raises ConfigError."""
+    def settings(self, path: Path, name: str, infinite: Infinite) -> EventsSettings:
+        """path: of the project file; name: of the project; infinite: what becomes of infinite
+        intervals. Raises ConfigError."""
         return EventsSettings(
             stream=name,
             location=self.location(path, "destination"),
@@ -44,6 +46,7 @@ class EventsSection(EventLocationSection):
             schema_file=self.schema_file,
             truncations=self.truncations,
             long_tx_id=self.long_tx_id,
+            infinite=infinite,
         )
 
     def _extension(self, path: Path) -> EventExtension:
@@ -94,10 +97,12 @@ def lands(sections: Sequence[Section]) -> bool:
 
 
 def event_destinations(
-    sections: Sequence[Section], path: Path, name: str
+    sections: Sequence[Section], path: Path, name: str, infinite: Infinite
 ) -> tuple[EventsSettings, ...]:
-    """path: of the project file; name: of the project. Raises ConfigError."""
-    found = [one.settings(path, name) for one in sections if isinstance(one, EventsSection)]
+    """path: of the project file; name: of the project; infinite: what becomes of infinite
+    intervals. Raises ConfigError."""
+    events = [one for one in sections if isinstance(one, EventsSection)]
+    found = [one.settings(path, name, infinite) for one in events]
     if len({one.described for one in found}) < len(found) or len(sections) > len(found) + 1:
         raise ConfigError(
             "two destinations are the same place",

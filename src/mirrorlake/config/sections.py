@@ -31,6 +31,7 @@ from mirrorlake.mirror.settings import MirrorSettings, TableOptions, TableTempla
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.section import PostgresSection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.section import Section, SourceSettings
 from mirrorlake.spark.settings import SparkSettings
@@ -492,7 +493,9 @@ class ProjectFile(Section):
                     hint="Remove this section, or write both destinations: `type: landing` and "
                     "`type: events`.",
                 )
-        return event_destinations(self._destinations, path, self.name)
+        given = self.source
+        infinite = given.extremes.dates if isinstance(given, PostgresSection) else "clamp"
+        return event_destinations(self._destinations, path, self.name, infinite)
 
     def _template(self, path: Path) -> TableTemplate:
         template = TableTemplate(self.mirror.template)

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.errors import BadValue
-from mirrorlake.sources.postgresql.source import VALUES_REPLACED
 from mirrorlake.sources.postgresql.types.values import Extremes
+from mirrorlake.sources.replaced import VALUES_REPLACED
 from tests.conformance.scene import events, faults
 from tests.profiles import some
 from tests.sources.postgresql.captured import Captured

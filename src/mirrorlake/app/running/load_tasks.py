@@ -38,6 +38,7 @@ from mirrorlake.errors import MirrorlakeError, SourceUnavailable, SparkUnavailab
 from mirrorlake.landing import layout
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.base import SharedSnapshot
+from mirrorlake.sources.replaced import VALUES_REPLACED
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.store import Store
@@ -48,7 +49,6 @@ log = structlog.get_logger()
 LOAD_TASKS_TAKEN = "load_tasks_taken"
 LOAD_PART_FAILED = "load_part_failed"
 LOAD_TASKS_FAILED = "load_tasks_failed"
-VALUES_REPLACED = "values_replaced"
 
 ATTEMPTS = 4
 """How often a part is tried. Spark tries a task that dies again by itself, on a cluster."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.capture.events.infinities import CLAMPED, Infinities
 from mirrorlake.capture.events.payload import converted, supported
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.events.change_types import ChangeType, inserted, rekeyed, updated
@@ -112,7 +113,12 @@ def payload_of(table: SourceTable) -> tuple[EventColumn, ...]:
 
 
 def changes(
-    event_object: EventObject, taken: TakenRows, batch: str, first: int, read: int
+    event_object: EventObject,
+    taken: TakenRows,
+    batch: str,
+    first: int,
+    read: int,
+    infinities: Infinities = CLAMPED,
 ) -> EventRows:
     """The events of changes. batch: what their ids begin with; first: the number of the first of
     them in the batch; read: when they were read, milliseconds. Raises BadValue."""
@@ -133,7 +139,7 @@ def changes(
             "lsn": lsn,
         },
         [changed, "" if lsn is None else lsn],
-        _payload(event_object, taken.table, pa.Table.from_batches([taken.rows])),
+        _payload(event_object, taken.table, pa.Table.from_batches([taken.rows]), infinities),
     )
 
 
@@ -145,6 +151,7 @@ def loaded(
     first: int,
     taken: int,
     read: int,
+    infinities: Infinities = CLAMPED,
 ) -> EventRows:
     """The events of rows of a load or a backfill. taken: a moment before their snapshot was begun,
     by the clock of the source (ST-218); read: when they were read; milliseconds. Raises
@@ -161,7 +168,7 @@ def loaded(
         | {"is_deleted": False, "change_type": str(inserted(SOURCE))}
         | dict(positions),
         [taken, ""],
-        _payload(event_object, table, rows),
+        _payload(event_object, table, rows, infinities),
     )
 
 
@@ -216,13 +223,17 @@ def _change_types(marker: np.ndarray) -> pa.Array:
     return words.take(pa.array(marker.astype(np.int32)))
 
 
-def _payload(event_object: EventObject, table: SourceTable, rows: pa.Table) -> list[pa.Array]:
+def _payload(
+    event_object: EventObject, table: SourceTable, rows: pa.Table, infinities: Infinities
+) -> list[pa.Array]:
     return [
         converted(
             values.combine_chunks() if values.num_chunks != 1 else values.chunk(0),
             column.type,
             table=str(table.table),
             column=column.name,
+            infinities=infinities,
+            is_key=column.name in table.key,
         )
         for column, values in zip(event_object.columns, rows.columns, strict=True)
     ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from mirrorlake import root
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.files import FileMaker
+from mirrorlake.capture.events.infinities import Infinities
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, WrittenEvents, milliseconds
 from mirrorlake.capture.record import Records
@@ -26,6 +27,7 @@ from mirrorlake.events.paths import is_schema_file, object_folder
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.sources.base import Snapshot
+from mirrorlake.sources.replaced import ReplacedValues
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
@@ -60,6 +62,7 @@ class EventLoader:
     ) -> Iterator[Loaded | TableError | None]:
         """Load tables; yields each as it is durable, and None meanwhile."""
         state = self._state()
+        infinities = Infinities(self.settings.infinite, ReplacedValues().note)
         loads = []
         for table in tables:
             state, taken = state.read_at(str(table.table), snapshot.taken)
@@ -70,7 +73,9 @@ class EventLoader:
             self.records.store.delete_folder(load.folder)
             self.progress(LoadProgress(load.table.table, 0, load.table.rows))
             for worker, part in enumerate(snapshot.parts(load.table)):
-                load.pending.append(pool.submit(self._stage, snapshot, load, worker, part))
+                load.pending.append(
+                    pool.submit(self._stage, snapshot, load, worker, part, infinities)
+                )
         for staged in as_staged(loads):
             yield self._staged(staged, snapshot) if staged else None
 
@@ -108,7 +113,12 @@ class EventLoader:
         return Loaded(load.table.table, load.rows, len(load.staged), snapshot.point)
 
     def _stage(
-        self, snapshot: Snapshot, load: EventLoad, worker: int, part: SnapshotPart
+        self,
+        snapshot: Snapshot,
+        load: EventLoad,
+        worker: int,
+        part: SnapshotPart,
+        infinities: Infinities,
     ) -> WrittenEvents:
         event_object = build.described(load.table, self.settings)
         batch = build.batch_id(self.settings.stream, load.table, load.batch, worker)
@@ -116,7 +126,9 @@ class EventLoader:
         for rows in _runs(snapshot.read(part), self.file_bytes):
             read = milliseconds(self.clock.now())
             taken = load.taken
-            events = build.loaded(event_object, load.table, rows, batch, first, taken, read)
+            events = build.loaded(
+                event_object, load.table, rows, batch, first, taken, read, infinities
+            )
             for file in maker.files(event_object, events, first):
                 # Two workers may name the same schema file.
                 staged, made = f"{load.folder}/{worker}-{made}", made + 1

@@ -7,11 +7,14 @@ parsed here. A text that is not valid for its type raises BadValue; it is never 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.capture.events.infinities import CLAMPED, Infinities
 from mirrorlake.errors import BadValue
 from mirrorlake.events import types
 from mirrorlake.events.rows import payload_type
@@ -30,15 +33,29 @@ _HOUR = 3_600_000_000
 _MOST_HOURS, _LEAST_HOURS = (1 << 31) - 1, -(1 << 31)
 
 
+Finite = Callable[[pa.Array], pa.Array]
+"""Replaces infinite intervals. Raises BadValue."""
+
+
 class _Unfit(ValueError):
     """A value that its type does not hold; the text says why."""
 
 
-def converted(values: pa.Array, kind: UnifiedType, *, table: str, column: str) -> pa.Array:
-    """The values as `payload_type(kind)`. Raises BadValue."""
+def converted(
+    values: pa.Array,
+    kind: UnifiedType,
+    *,
+    table: str,
+    column: str,
+    infinities: Infinities = CLAMPED,
+    is_key: bool = False,
+) -> pa.Array:
+    """The values as `payload_type(kind)`. infinities: how infinite intervals are treated; is_key:
+    rows are found by the column. Raises BadValue."""
+    finite = partial(infinities.replaced, table=table, column=column, is_key=is_key)
     try:
         if pa.types.is_string(values.type):
-            return _of_text(values, kind)
+            return _of_text(values, kind, finite)
         return _of_values(values, kind)
     except (pa.ArrowException, ValueError) as error:
         why = str(error) if isinstance(error, _Unfit) else type(error).__name__
@@ -64,7 +81,9 @@ def _of_values(values: pa.Array, kind: UnifiedType) -> pa.Array:
             return values.cast(target)
 
 
-def _of_text(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  (one per form)
+def _of_text(  # noqa: PLR0911  (one per form)
+    values: pa.Array, kind: UnifiedType, finite: Finite
+) -> pa.Array:
     target = payload_type(kind)
     match kind.kind:
         case _ if kind.kind in _TEXTS:
@@ -80,12 +99,12 @@ def _of_text(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911 
             found = _matched(values, _TIME)
             return _struct(target, _micros(found), _offset(found), like=values)
         case UnifiedKind.INTERVAL:
-            return _intervals(values, target)
+            return _intervals(finite(values), target)
         case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
             return _of_values(values.cast(pa.timestamp("us", "UTC")), kind)
         case UnifiedKind.ARRAY:
             assert kind.element is not None
-            return _arrays(values, kind.element, target)
+            return _arrays(values, kind.element, target, finite)
         case UnifiedKind.UNSUPPORTED:
             return pa.nulls(len(values))
         case _:
@@ -159,7 +178,9 @@ def _durations(found: pa.StructArray) -> list[pa.Array]:
     return [months.cast(pa.int32()), held.cast(pa.int32()), micros]
 
 
-def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.Array:
+def _arrays(
+    values: pa.Array, element: UnifiedType, target: pa.DataType, finite: Finite
+) -> pa.Array:
     """Arrays as JSON texts, one after the other: no operation on columns reads nested lists."""
     dimensions: list[list[int] | None] = []
     counts: list[int] = []
@@ -169,7 +190,7 @@ def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.A
         before = len(leaves)
         dimensions.append(None if array is None else _flattened(array, leaves))
         counts.append(len(leaves) - before)
-    found = _leaves(pa.array(leaves, pa.string()), element)
+    found = _leaves(pa.array(leaves, pa.string()), element, finite)
     offsets = pa.array([0, *counts]).cast(pa.int32())
     elements = pa.ListArray.from_arrays(pc.cumulative_sum(offsets), found)
     return _struct(target, pa.array(dimensions, pa.list_(pa.int32())), elements, like=values)
@@ -194,11 +215,11 @@ def _leaf(value: Any) -> str | None:
     raise ValueError("an element that is none")
 
 
-def _leaves(values: pa.Array, element: UnifiedType) -> pa.Array:
+def _leaves(values: pa.Array, element: UnifiedType, finite: Finite) -> pa.Array:
     if element.kind is UnifiedKind.BYTES:
         decoded = [None if v is None else _bytes(v) for v in values.to_pylist()]
         return pa.array(decoded, pa.binary())
-    return _of_text(values, element)
+    return _of_text(values, element, finite)
 
 
 def _bytes(text: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from mirrorlake.capture.events.infinities import Infinite
 from mirrorlake.events.metadata import MetadataSwitches
 from mirrorlake.events.paths import EventExtension
 from mirrorlake.storage.urls import StorageLocation
@@ -18,7 +19,8 @@ class EventsSettings:
 
     stream: the name in every event. location: a folder, or a URL and how to access it. path: the
     folder below it. truncations: a truncation is an event of its own (ST-256). long_tx_id: the
-    number of a transaction is written as a number (ST-069).
+    number of a transaction is written as a number (ST-069). infinite: what becomes of infinite
+    intervals, which is what becomes of infinite dates.
     """
 
     stream: str
@@ -31,6 +33,7 @@ class EventsSettings:
     schema_file: bool = False
     truncations: bool = False
     long_tx_id: bool = False
+    infinite: Infinite = "clamp"
 
     @property
     def described(self) -> str:

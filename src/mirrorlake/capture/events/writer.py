@@ -26,6 +26,7 @@ from mirrorlake.capture import segments
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import EVENTS_FAILED, FileMaker
+from mirrorlake.capture.events.infinities import Infinities
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import (
     AssignedBatch,
@@ -45,6 +46,7 @@ from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.chunk import Changes, Chunk, Transactions, Truncation
+from mirrorlake.sources.replaced import ReplacedValues
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
 
@@ -78,6 +80,7 @@ class EventsWriter:
         self._loads = {table.table: point for table, point in tables}
         self._settings, self._store, self._clock = settings, store, clock
         self._lost, self._reached = lost, reached
+        self._infinities = Infinities(settings.infinite, ReplacedValues().note)
         self._open: list[Changes] = []  # of the open transaction
         self._waiting: list[TakenRows] = []
         self._repeated: list[TakenRows] = []  # of the batch that an earlier process assigned
@@ -170,7 +173,9 @@ class EventsWriter:
         event_object = build.described(table, self._settings)
         batch = build.batch_id(self._settings.stream, table, number)
         try:
-            events = build.loaded(event_object, table, chunk.read, batch, 0, taken, read)
+            events = build.loaded(
+                event_object, table, chunk.read, batch, 0, taken, read, self._infinities
+            )
         except TableError as error:
             self._lost(table.table, error)
             return
@@ -356,7 +361,9 @@ class EventsWriter:
         cuts = assigned.cuts.get(str(table), ())
         for event_object, group in _together(taken, self._settings):
             for rows in _cut(group, first, cuts):
-                events = build.changes(event_object, rows, batch, first, assigned.read)
+                events = build.changes(
+                    event_object, rows, batch, first, assigned.read, self._infinities
+                )
                 for file in maker.files(
                     event_object, events, first, gone=rows.gone, per_file=len(rows)
                 ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +10,6 @@ from math import inf
 
 import psycopg
 import pyarrow as pa
-import structlog
 
 from mirrorlake.errors import (
     PrerequisiteMissing,
@@ -61,11 +59,8 @@ from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
+from mirrorlake.sources.replaced import ReplacedValues
 from mirrorlake.sources.table import SourceTable
-
-log = structlog.get_logger()
-
-VALUES_REPLACED = "values_replaced"
 
 
 class PostgresSource:
@@ -77,13 +72,13 @@ class PostgresSource:
         self._streaming: PostgresStream | None = None
         self._types: Types | None = None
         self._opened = OpenConnections()
+        self._noted = ReplacedValues().note
         self._look = CatalogLook(self._sql, settings, self._resolve)
         self.objects = PostgresObjects(settings, self._sql, self._noted, self._look, self._opened)
         self._recognition: Recognition | None = None
         self._secret = ""  # of the stream
         self._loaded_names: Mapping[str, TableId] = {}
         self._taken: frozenset[TableId] = frozenset()
-        self._replaced: Counter[tuple[TableId, str]] = Counter()
 
     # -- before ---------------------------------------------------------------------------------
 
@@ -445,13 +440,6 @@ class PostgresSource:
                 connection = self._sql()
                 self._types = read_types(connection, self._types)
         return self._types.resolve(oid, modifier)
-
-    def _noted(self, table: TableId, column: str, count: int) -> None:
-        """Log once per column that values were replaced, and again at every tenfold number."""
-        before = self._replaced[table, column]
-        self._replaced[table, column] = now = before + count
-        if before == 0 or len(str(before)) != len(str(now)):
-            log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
 
 
 def _with_refused(
