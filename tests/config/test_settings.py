@@ -77,6 +77,15 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.spark.jars == tmp_path / "jars"
 
 
+@pytest.mark.parametrize(("given", "wanted"), [("{dates: error}", "error"), ("{}", "clamp")])
+def test_infinite_intervals_of_event_files_are_treated_as_infinite_dates(
+    tmp_path: Path, given: str, wanted: str
+) -> None:
+    text = "name: a\nroot: b\ndestination: [{type: events, url: ./c}, {type: landing}]\n"
+    text += f"source: {{type: postgresql, url: x, extremes: {given}}}\n"
+    assert [one.infinite for one in load(write(tmp_path, text)).destinations] == [wanted]
+
+
 def test_the_earlier_name_of_a_setting_works_and_says_so(tmp_path: Path) -> None:
     text = "{name: shop, root: ., capture: {settle_seconds: 3}}"
     with capture_logs() as logs:
