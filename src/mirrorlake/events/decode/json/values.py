@@ -217,7 +217,8 @@ def _refuse(wrong: pa.Array) -> None:
 
 
 def _intervals(texts: pa.Array, target: pa.StructType) -> pa.Array:
-    """`P1Y2M3DT4H5M6.789S`; a day has 24 hours."""
+    """`P1Y2M3DT4H5M6.789S`; a day has 24 hours. Raises pa.ArrowInvalid for a number that the
+    record does not hold."""
     found = pc.extract_regex(texts, _INTERVAL)
     names = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
     years, months, weeks, days, hours, minutes, seconds = (
@@ -228,14 +229,15 @@ def _intervals(texts: pa.Array, target: pa.StructType) -> pa.Array:
     minus = pc.match_substring_regex(texts, r"-[0-9]+\.[0-9]*S$|-0+\.")
     part = pc.if_else(minus, pc.negate(part), part)
     sign = pc.if_else(pc.equal(pc.struct_field(found, "sign"), "-"), -1, 1)
-    days = pc.add(days, pc.multiply_checked(weeks, 7))
-    micros = pc.add(pc.multiply_checked(pc.add(pc.multiply(minutes, 60), seconds), 1_000_000), part)
+    product, total = pc.multiply_checked, pc.add_checked
+    days = total(days, product(weeks, 7))
+    micros = total(product(total(product(minutes, 60), seconds), 1_000_000), part)
     return _struct(
         texts,
         target,
-        pc.multiply(pc.add_checked(pc.multiply_checked(years, 12), months), sign),
-        pc.multiply(pc.add_checked(pc.multiply_checked(days, 24), hours), sign),
-        pc.multiply(micros, sign),
+        product(total(product(years, 12), months), sign),
+        product(total(product(days, 24), hours), sign),
+        product(micros, sign),
     )
 
 
