@@ -158,3 +158,42 @@ def test_a_table_whose_key_is_dropped_goes_on_append_only(evolving: EvolvingData
     while not Records(evolving.store, root.LANDING).append_only()["public.pears"].differs:
         assert time.monotonic() < until
         evolving.capture()
+
+
+FILLED = (
+    "update pears set code = id * 10 where code is null",
+    "alter table pears alter code set not null",
+    "create unique index pears_code on pears (code)",
+)
+WITHOUT_CODES = """
+    insert into pears values (6, null, 'e'); update pears set note = 'f' where id = 6;
+    update pears set note = 'x' where id = 2; update pears set code = 70 where id = 7;
+    delete from pears where id = 3
+"""
+
+
+@pytest.mark.parametrize(
+    "statements",
+    some([[WITHOUT_CODES, *FILLED], [*FILLED], [WITHOUT_CODES, "; ".join(FILLED)]]),
+    ids=["changed", "filled", "at once"],
+)
+def test_the_columns_of_a_new_key_were_null_in_older_rows(
+    evolving: EvolvingDatabase, statements: Sequence[str]
+) -> None:
+    evolving.begin(
+        "create table pears (id int, code int, note text)",
+        "alter table pears replica identity full",
+        "insert into pears values (1, 10, 'a'), (2, null, 'b'), (3, null, 'c'), (4, null, null)",
+        "insert into pears values (7, null, 'g'), (8, null, 'h'), (8, null, 'h')",
+        "create table log (id int primary key)",
+    )
+    evolving.run("delete from pears where ctid = (select max(ctid) from pears)", *statements)
+    evolving.run("update pears set note = 'later' where code in (10, 20)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")
+    assert evolving.read_again()
+    evolving.run("update pears set note = 'last'", "delete from pears where code = 40")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")

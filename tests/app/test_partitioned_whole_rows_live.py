@@ -72,3 +72,20 @@ def test_one_is_read_again_after_a_partition_logged_parts_of_rows(
     )
     evolving.check("apples")
     assert evolving.read_again()
+
+
+def test_the_columns_of_a_new_key_were_null_in_older_rows(evolving: EvolvingDatabase) -> None:
+    evolving.begin(*TABLE, *FULL)
+    evolving.run(
+        "insert into apples values (14, null)",
+        "update apples set id = id + 1 where note is null",
+        "delete from apples where ctid = (select max(ctid) from few where note = 'a')",
+        "update apples set note = 'n' where note is null",
+        "alter table apples alter note set not null, alter id set not null",
+        "create unique index one on apples (note, id)",
+        "update apples set note = 'b' where id = 12",
+    )
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    assert evolving.read_again()

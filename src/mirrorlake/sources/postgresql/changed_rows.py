@@ -16,7 +16,12 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Changes
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
-from mirrorlake.sources.postgresql.recognition.old_rows import check_keys, check_whole
+from mirrorlake.sources.postgresql.recognition.keys import FULL
+from mirrorlake.sources.postgresql.recognition.old_rows import (
+    check_filled,
+    check_keys,
+    check_whole,
+)
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.table import SourceTable
 
@@ -73,11 +78,13 @@ def changes_of(
     old = protocol.walk(messages, offset[has_old] + 1, width)
     if table.whole_rows:
         check_whole(kind, shape, table, old, unlogged)
-    else:
+    elif known.relation.identity != FULL:
         check_keys(old, known.keys, table, has_old)
     offset[has_old] = old.end
     is_new = kind != protocol.DELETE
     new = protocol.walk(messages, offset[is_new] + 1, width)
+    if known.relation.identity == FULL and not table.whole_rows and not table.append_only:
+        check_filled(old, new, known.keys, table, has_old, is_new)
 
     # Which row of `old` belongs to which row of `new`: updates that bring both.
     old_at, new_at = at[has_old], at[is_new]

@@ -482,14 +482,22 @@ class Decoder:
                 try:
                     yield changes(mine, transaction, ordinal, unlogged)
                 except KeyNotSent as lacking:
-                    if self.recognition is None or not self.recognition.is_split(int(oid)):
-                        raise lacking.error from None
-                    yield cast("Part", self._partition(int(oid), lambda: KEY_NOT_LOGGED))
+                    yield self._lacking(int(oid), known, lacking)
                     if len(lacking.rows) < len(mine):
                         left = np.delete(mine, lacking.rows)
                         yield changes(left, transaction, ordinal, unlogged)
             except TableError as error:
                 yield self._fault(known.table.table, error)
+
+    def _lacking(self, oid: int, known: DescribedRelation, lacking: KeyNotSent) -> Part:
+        """What becomes of a table without the changes that lack the key. Raises TableError."""
+        if self.recognition is not None and self.recognition.is_split(oid):
+            return cast("Part", self._partition(oid, lambda: KEY_NOT_LOGGED))
+        if self.recognition is None or known.relation.identity != FULL:
+            raise lacking.error from None
+        error = self.recognition.altered(oid, "earlier rows had NULL in a column of its key")
+        kinds = frozenset({SchemaChangeKind.KEY_CHANGED})
+        return TableDiffers(self._names[str(oid)], kinds, error)
 
     def _not_loaded(
         self,

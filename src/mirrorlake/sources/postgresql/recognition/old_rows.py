@@ -1,4 +1,8 @@
-"""What the log must have of a row that is changed: its key, or all of it."""
+"""What the log must have of a row that is changed: its key, or all of it.
+
+Where whole rows are logged, what stands for a key is looked up in the catalog, which may be that of
+a later moment. Rows from before it may have NULL in it, and are left to the reading of the table.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,26 @@ def check_keys(old: Tuples, keys: Sequence[int], table: SourceTable, has_old: np
     lacking = (old.kind[:, list(keys)] != protocol.TEXT).any(axis=1)
     if lacking.any():
         raise KeyNotSent(table, np.flatnonzero(has_old)[lacking])
+
+
+def check_filled(
+    old: Tuples,
+    new: Tuples,
+    keys: Sequence[int],
+    table: SourceTable,
+    has_old: np.ndarray,
+    is_new: np.ndarray,
+) -> None:
+    """No row has NULL in the key, where all of it is logged.
+
+    keys, has_old: as of `check_keys`; is_new: which changes the new tuples are of. Raises
+    KeyNotSent.
+    """
+    lacking = np.zeros(len(is_new), bool)
+    for tuples, which in ((old, has_old), (new, is_new)):
+        lacking[which] |= (tuples.kind[:, list(keys)] == protocol.NULL).any(axis=1)
+    if lacking.any():
+        raise KeyNotSent(table, np.flatnonzero(lacking))
 
 
 def check_whole(
