@@ -39,6 +39,7 @@ import errno
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -475,6 +476,16 @@ class NameTaken(TableError):
 
 class SelectionChanged(TableError):
     """The columns or rows selected for a table differ from those it was loaded with."""
+
+    selection: Mapping[str, Any] | None = None
+    """What is selected; None where the table was not captured for another reason."""
+
+    @classmethod
+    def of(cls, what: str, selection: Mapping[str, Any], *, table: str, hint: str) -> Self:
+        """Once something else is selected, the table is tried again."""
+        error = cls(what, table=table, hint=hint)
+        error.selection = dict(selection)
+        return error
 
 
 class NotSelected(TableError):

@@ -27,6 +27,11 @@ def goes_on(evolving: EvolvingDatabase, *stopped: str) -> None:
     evolving.check("log", stopped=stopped)
 
 
+def skip_without_conditions(evolving: EvolvingDatabase) -> None:
+    if evolving.database.sql.info.server_version < 150_000:
+        pytest.skip("a publication has no conditions for rows")
+
+
 @pytest.mark.parametrize("chosen", [["*", "!secret"], ["id", "secret", "x"]])
 def test_a_selected_column_is_dropped(evolving: EvolvingDatabase, chosen: list[str]) -> None:
     evolving.selected_columns = {"public.pears": chosen}
@@ -55,6 +60,7 @@ def test_a_table_of_the_settings_is_renamed(
     evolving: EvolvingDatabase, name: str, *, is_running: bool
 ) -> None:
     if name == "rows":
+        skip_without_conditions(evolving)
         evolving.selected_rows = {"public.pears": "x < 10"}
     else:
         evolving.selected_columns = {"public.pears": ["*", "!secret"]}
@@ -73,10 +79,65 @@ def test_a_table_of_the_settings_is_renamed(
     assert "plums" in evolving.stopped()["public.pears"]
 
 
+CORRECTED = {"beside": ("pears", "plums"), "instead": ("plums",)}
+
+
+@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize("corrected", CORRECTED.values(), ids=CORRECTED)
+def test_a_renamed_table_goes_on_when_the_settings_are_corrected(
+    evolving: EvolvingDatabase, name: str, corrected: tuple[str, ...]
+) -> None:
+    def select(*tables: str) -> None:
+        if name == "rows":
+            evolving.selected_rows = {f"public.{table}": "x < 10" for table in tables}
+        else:
+            evolving.selected_columns = {f"public.{table}": ["*", "!secret"] for table in tables}
+
+    if name == "rows":
+        skip_without_conditions(evolving)
+    select("pears")
+    evolving.begin(*TABLES, "alter table pears replica identity full", ROWS)
+    evolving.run("alter table pears rename to plums", "update plums set x = 2 where id = 1")
+    goes_on(evolving, "public.pears")
+    evolving.run("delete from plums where id = 1", "insert into plums values (3, 'secret', 3)")
+    evolving.capture()
+    select(*corrected)
+    evolving.run("insert into plums values (4, 'secret', 4), (5, 'secret', 50)")
+    evolving.capture()
+    evolving.run("update plums set x = 5 where id = 4")
+    evolving.capture()
+    evolving.apply()
+    assert evolving.stopped() == {}
+    expected = [(3, 3), (4, 5)] if name == "rows" else [(2, 20), (3, 3), (4, 5), (5, 50)]
+    assert sorted((row["id"], row["x"]) for row in evolving.mirrored("pears")) == expected
+    assert all(("secret" in row) is (name == "rows") for row in evolving.mirrored("pears"))
+    assert evolving.read_again()
+
+
+def test_a_renamed_table_stays_when_its_new_name_is_selected_otherwise(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.selected_columns = {"public.*l*": ["*", "!secr*"]}
+    evolving.begin(*TABLES, ROWS)
+    with evolving.capturing() as capture:
+        evolving.run("alter table pears rename to plums")
+        capture.once()
+        evolving.run("insert into plums values (3, 'secret', 3)")
+        capture.once()
+    goes_on(evolving, "public.pears")
+    assert len(evolving.mirrored("pears")) == 2
+    assert evolving.jobs() == []
+    evolving.selected_columns = {"public.log": ["*", "!secr*"]}
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears", source="plums")
+
+
 @pytest.mark.parametrize("is_running", [True, False])
 def test_a_table_of_the_settings_is_dropped(
     evolving: EvolvingDatabase, *, is_running: bool
 ) -> None:
+    skip_without_conditions(evolving)
     evolving.selected_rows = {"public.pears": "x < 10"}
     evolving.begin(*TABLES, "alter table pears replica identity full", ROWS)
     if is_running:

@@ -454,6 +454,8 @@ class Capture:
                 members.begin_anew(table.table, what, self._records, self._sinks, self._reached)
             self._keep_names()
         members.try_again(self._records, self._sinks)
+        if record is not None and record.is_complete:
+            self.repair().of_selected()
         self._tables = self._captured()
         for table in self._tables if is_first else ():
             if table.append_only:

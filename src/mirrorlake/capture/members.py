@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -52,6 +53,9 @@ ADDED_AGAIN = "Capture adds the table again and reads it again."
 REPLACED = "replaced"
 """Of a stopped table: what is left of it is to be deleted, because it is another one now."""
 
+SELECTION = "selection"
+"""Of a table that stopped because of it: which columns and rows were selected then."""
+
 GIVEN_UP = "given_up"
 """Of a stopped table: it is loaded under the name that it has now."""
 
@@ -71,10 +75,45 @@ def captured(
     ]
 
 
-def stop(records: Records, error: TableError, **facts: bool) -> None:
+def stop(records: Records, error: TableError, **facts: Any) -> None:
     """A table is no longer captured, until a person resets it. facts: recorded with it."""
+    if isinstance(error, SelectionChanged) and error.selection is not None:
+        facts[SELECTION] = error.selection
     records.stop(error.table, error.facts() | facts)
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
+
+
+def selected_otherwise(
+    streamed: Sequence[SourceTable], now: Sequence[SourceTable]
+) -> Iterator[SelectionChanged]:
+    """Why streamed tables cannot go on that have another name now, of which the project selects
+    other columns or rows. now: the tables as they are in the source."""
+    selected = {table.table: table.selection for table in streamed}
+    for table in now:
+        if table.renamed and selected.get(table.table, table.selection) != table.selection:
+            yield SelectionChanged.of(
+                f"the table was renamed to {table.renamed} in the source, of which source.rows or "
+                "source.columns select other rows or columns than those that were loaded",
+                table.selection,
+                table=str(table.table),
+                hint="Select the same in the project file, and restart capture: the table is read "
+                "again then.",
+            )
+
+
+def selected_again(
+    discovered: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
+) -> list[SourceTable]:
+    """The tables that stopped because of what was selected of them, and of which something else is
+    selected now. Whether that is what was loaded, the sinks say."""
+    stopped = records.stopped()
+    return [
+        table
+        for table in discovered
+        if table.refused is None
+        and stopped.get(str(table.table), {}).get(SELECTION, table.selection) != table.selection
+        and all(sink.identities().get(table.table) == table.identity for sink in sinks)
+    ]
 
 
 def names(records: Records, sinks: Sequence[Sink]) -> dict[str, TableId]:

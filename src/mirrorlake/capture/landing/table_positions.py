@@ -304,8 +304,9 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetada
             hint=f"Run `mirrorlake reset {name}` to reload it.",
         )
     if described.ours.source.get("selection", {}) != dict(table.selection):
-        raise SelectionChanged(
+        raise SelectionChanged.of(
             "the selected columns or rows differ from those with which the table was loaded",
+            table.selection,
             table=name,
             hint=hint,
         )

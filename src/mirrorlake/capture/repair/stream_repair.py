@@ -8,17 +8,18 @@ that it is never streamed without being compared:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mirrorlake.capture import members
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
-from mirrorlake.errors import SourceGap, UsageError
+from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
@@ -27,6 +28,8 @@ from mirrorlake.sources.ordered import unordered
 from mirrorlake.sources.table import SourceTable
 
 WHERE = "repair"
+
+SELECTED = "other columns or rows of it were selected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,22 @@ class StreamRepair:
                 self._repair_stream(repair)
             return repair
 
+    def of_selected(self) -> None:
+        """Have tables compared that stopped because of what was selected of them, and of which
+        something else is selected now. Those of which that cannot be done stay stopped. May be
+        repeated after a crash."""
+        if self.refused or not any(members.SELECTION in f for f in self._stopped.values()):
+            return
+        discovered = self._source.discover()
+        for table in members.selected_again(discovered, self._records, self._sinks):
+            if not unordered(table):
+                with suppress(PrerequisiteMissing):
+                    self._repair_tables(Repair(compared=Compared([table.table])), SELECTED)
+
+    @property
+    def _stopped(self) -> Mapping[str, Mapping[str, Any]]:
+        return self._records.stopped()
+
     def _of_stream(self) -> Repair:
         record = self._record()
         identity = self._source.identity()
@@ -166,12 +185,14 @@ class StreamRepair:
                 )
         return Repair(compared=Compared([found[name].table for name in names]))
 
-    def _repair_tables(self, repair: Repair) -> None:
+    def _repair_tables(self, repair: Repair, why: str = "") -> None:
+        """why: the tables were not captured, if that is not why they stopped."""
         jobs, stopped = BackfillRecords(self._records), self._records.stopped()
         self._publish(repair.compared.tables)
         now = {table.table: table for table in self._source.discover()}
         for name in repair.compared.tables:
-            reason = f"its changes were not captured for some time: {stopped[str(name)]['message']}"
+            said = why or stopped[str(name)]["message"]
+            reason = f"its changes were not captured for some time: {said}"
             jobs.require(str(name), reason, self._clock.now())
         self._reached(CrashPoint.REPAIR_REQUESTED)
         self._records.know({name: now[name].known for name in repair.compared.tables})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from mirrorlake.capture import schema_policy
+from mirrorlake.capture import members, schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills
 from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.record import Records
@@ -88,7 +88,10 @@ class TableWatch:
             self._backfills.require(table.table, part.error, part.saved, part.within)
 
     def look_at_tables(self, tables: Sequence[SourceTable]) -> None:
-        """Treat append-only tables that differ; note what changed without effect."""
+        """Stop tables that are selected otherwise; treat append-only tables that differ; note what
+        changed without effect."""
+        for error in members.selected_otherwise(self._streamed(), tables):
+            self._stop(TableId.parse(error.table), error)
         for part in without_effect.retexted(self._records, tables):
             self.differs(part)
         without_effect.look(self._records, tables, self._clock.now())

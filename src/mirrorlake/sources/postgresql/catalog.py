@@ -214,15 +214,18 @@ def _other_selection(
     table: TableId, loaded: TableId, selection: Selection
 ) -> SelectionChanged | None:
     """That a table was renamed, of which the settings name the rows or columns by its former name.
-    They may leave out what nobody may see."""
-    if _selection_facts(table, selection) == _selection_facts(loaded, selection):
+    They may leave out what nobody may see. Where they do not, they are compared with those with
+    which it was loaded."""
+    named, now = _selection_facts(loaded, selection), _selection_facts(table, selection)
+    if not named or named == now:
         return None
-    return SelectionChanged(
+    return SelectionChanged.of(
         f"the table was renamed to {table} in the source, and source.rows or source.columns "
         f"select other rows or columns of {table} than of {loaded}",
+        now,
         table=str(loaded),
-        hint=f"Select the same of {table} in the project file, restart capture and run "
-        f"`mirrorlake repair {loaded}`.",
+        hint=f"Select of {table} in the project file what was selected of {loaded}, and restart "
+        "capture: the table is read again then.",
     )
 
 
