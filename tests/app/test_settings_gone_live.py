@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mirrorlake import root
+from mirrorlake import config, root
+from mirrorlake.app.mirror import Mirror
 from mirrorlake.errors import PrerequisiteMissing
 from tests.app.evolving_database import EvolvingDatabase
+from tests.capture.test_event_files import events, project
+from tests.conftest import Database
 
 TABLES = (
     "create table pears (id int primary key, secret text, x int)",
@@ -147,6 +152,19 @@ def test_a_table_of_the_settings_is_dropped(
     else:
         evolving.run("drop table pears")
     goes_on(evolving, "public.pears")
+
+
+def test_a_selected_column_of_event_files_is_dropped(database: Database, tmp_path: Path) -> None:
+    database.execute("create schema a", "create table a.t (id int primary key, secret text)")
+    project(tmp_path, database)
+    file = tmp_path / "mirrorlake.yaml"
+    selected = "tables: ['a.*']\n  columns: {a.t: ['*', '!secret']}"
+    file.write_text(file.read_text().replace("tables: ['a.*']", selected))
+    settings = config.load(file)
+    Mirror(settings).capture_once()
+    database.execute("alter table a.t drop secret", "insert into a.t values (1)")
+    Mirror(settings).capture_once()
+    assert [event["payload"] for event in events(tmp_path / "bucket")] == [{"id": 1}]
 
 
 def test_no_selected_table_is_left(evolving: EvolvingDatabase) -> None:

@@ -139,10 +139,16 @@ class Mirror:
             return self._events().check()
         return prerequisites.findings(self.project, self._store)
 
-    def discover(self) -> list[SourceTable]:
-        """The selected tables of the source."""
-        with closing(prerequisites.source_of(self.project)) as source:
-            return source.discover()
+    def discover(
+        self, found: Callable[[Sequence[CheckResult]], None] | None = None
+    ) -> list[SourceTable]:
+        """The selected tables of the source. found: called with the findings of `check` about the
+        settings that select them."""
+        with prerequisites.discovering(self.project, self._store) as source:
+            tables = source.discover()
+            if found is not None:
+                found([one for one in source.check() if one.check in {"tables", "selection"}])
+            return tables
 
     def status(self) -> mirror_status.Status:
         """How each table stands. Starts no JVM."""

@@ -283,7 +283,8 @@ class Capture:
     def _keep_names(self) -> None:
         """Let tables that were renamed keep the names with which they were loaded."""
         names = members.names(self._records, self._sinks)
-        taken = {table for sink in self._sinks for table in sink.identities()}
+        # Event files say nothing of identities.
+        taken = {name for sink in self._sinks for name in sink.identities() or sink.tables()}
         self._source.keep_names(names, taken)
 
     def _captured(self) -> list[SourceTable]:

@@ -43,16 +43,7 @@ def check(
         print_json(
             {
                 "ok": not failed,
-                "findings": [
-                    {
-                        "check": f.check,
-                        "table": str(f.table) if f.table else None,
-                        "severity": str(f.severity),
-                        "message": f.message,
-                        "remedy": f.remedy or None,
-                    }
-                    for f in findings
-                ],
+                "findings": [facts_of(finding) for finding in findings],
             }
         )
     else:
@@ -75,6 +66,17 @@ def show_findings(findings: Sequence[CheckResult]) -> None:
 
     for line in finding_lines(findings):
         show(line, INDENT)
+
+
+def facts_of(finding: CheckResult) -> dict[str, str | None]:
+    """A finding in JSON."""
+    return {
+        "check": finding.check,
+        "table": str(finding.table) if finding.table else None,
+        "severity": str(finding.severity),
+        "message": finding.message,
+        "remedy": finding.remedy or None,
+    }
 
 
 def say_findings(findings: Sequence[CheckResult], mirror: str = "") -> None:

@@ -9,6 +9,7 @@ import typer
 from mirrorlake.cli.options import DEFAULT, Config, Json
 
 if TYPE_CHECKING:
+    from mirrorlake.sources.base import CheckResult
     from mirrorlake.sources.table import SourceTable
 
 
@@ -19,14 +20,20 @@ def discover(
 ) -> None:
     """Show the selected tables with their keys and columns, and the Delta type of each column.
 
+    Settings that name columns and tables that are gone are named too.
+
     \b
     mirrorlake discover --columns
     """
     from mirrorlake.app.mirror import Mirror
+    from mirrorlake.cli.check import facts_of, say_findings
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.sources.base import CheckSeverity
 
-    tables = Mirror(project(config)).discover()
+    findings: list[CheckResult] = []
+    tables = Mirror(project(config)).discover(findings.extend)
+    findings = [one for one in findings if one.severity is not CheckSeverity.OK]
     if as_json:
         print_json(
             {
@@ -48,7 +55,8 @@ def discover(
                         ],
                     }
                     for t in tables
-                ]
+                ],
+                "findings": [facts_of(one) for one in findings],
             }
         )
         return
@@ -59,6 +67,7 @@ def discover(
             for t in tables
         ],
     )
+    say_findings(findings)
     if columns:
         rows = [[t.table, c.name, t.source_types[c.name], c.type] for t in tables for c in t.schema]
         print_table(["table", "column", "in the source", "in Delta"], rows)

@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -214,7 +214,7 @@ class LoadTaskRunner:
         return _found(load.tables, asked) or _found(self._discovered(load), asked)
 
     def _discovered(self, load: _Load) -> Sequence[SourceTable]:
-        with closing(prerequisites.source_of(self._project)) as source:
+        with prerequisites.discovering(self._project, self._store) as source:
             load.tables = source.discover()
         return load.tables
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 
 from mirrorlake import root
 from mirrorlake.app import extras, own_root
@@ -28,7 +29,7 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
     """Test the root and every prerequisite of the source."""
     own_root.check_root(project, store)
     records = Records(store, root.LANDING)
-    with closing(source_of(project)) as source:
+    with discovering(project, store) as source:
         found = source.check()
         if all(one.check != "reachable" or one.severity is CheckSeverity.OK for one in found):
             is_new = records.stream() is None
@@ -97,6 +98,18 @@ def source_of(project: Project) -> Source:
     settings = connection(project)
     with extras.needed(f"a {settings.product} source"):
         return open_source(settings)
+
+
+@contextmanager
+def discovering(project: Project, store: Store) -> Iterator[Source]:
+    """The source of a project, to discover its tables as they are there. Settings that name what is
+    gone of tables that were loaded are no misspellings. Raises UsageError where there is none."""
+    with closing(source_of(project)) as source:
+        records = Records(store, root.LANDING)
+        with suppress(Unavailable):  # it may be looked at before there is a root
+            loaded = {*known(records), *map(TableId.parse, delivered(records))}
+            source.keep_names({}, loaded)
+        yield source
 
 
 def connection(project: Project) -> SourceSettings:

@@ -109,7 +109,7 @@ class PostgresSource:
             tables = self._described(catalog)
             looks = self._look.tables(tables)
             tables = _with_refused(tables, looks)
-        loaded = self._loaded_names.values()
+        loaded = self._taken
         if not tables and not loaded:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
