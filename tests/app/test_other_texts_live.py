@@ -423,3 +423,38 @@ def test_earlier_rows_get_a_default_of_any_type_whole(evolving: EvolvingDatabase
     assert rows[1] == rows[2] == rows[3]
     simple = (f"format('%s', c{n}) c{n}" for n, kind in enumerate(DEFAULTS) if kind != "text[]")
     evolving.check("pears", columns=", ".join(["id", *simple]))
+
+
+NAMED = (
+    "create schema other",
+    "create table other.things (id int)",
+    "create table pears (id int primary key, v regclass, more regtype[])",
+    "create table log (id int primary key)",
+    """insert into pears select n, 'other.things', '{other.things,int4}'
+    from generate_series(1, 3) n""",
+)
+
+
+@pytest.mark.parametrize("number", some([1, 0, 2], 2))
+def test_names_are_the_same_text_whatever_the_path_of_the_database_is(
+    evolving: EvolvingDatabase, number: int
+) -> None:
+    """number: of what happens before the load."""
+    alter = f"alter database {evolving.database.name} set search_path"
+    changes = [
+        f"{alter} = other",
+        "insert into pears values (4, 'other.things', '{other.things}')",
+        "update pears set id = 5 where id = 2",
+        f"{alter} = pg_catalog",
+        "alter table pears add d regclass default 'other.things'",
+        "insert into public.log values (1)",
+        "update pears set id = 6 where id = 1",
+    ]
+    changes = [change.replace(" pears ", " public.pears ") for change in changes]
+    evolving.begin(*NAMED, *changes[:number])
+    evolving.live(changes[number:], each=True)
+    found = evolving.mirrored("pears")
+    assert {row["id"] for row in found} == {3, 4, 5, 6}
+    assert {row["v"] for row in found} == {row["d"] for row in found} == {"other.things"}
+    assert {json.loads(row["more"])[0] for row in found} == {"other.things"}
+    assert evolving.read_again() == []

@@ -53,6 +53,17 @@ def test_a_row_is_found_by_a_key_as_it_was_captured(captured: Captured, type_: s
     assert captured.source().reread(table, keys)["n"].to_pylist() == [7]
 
 
+def test_names_are_read_as_they_are_captured(captured: Captured) -> None:
+    captured.run("create schema other", "create sequence other.things")
+    captured.begin("create table apples (k int primary key, v regclass)")
+    captured.run(f"alter database {captured.database.name} set search_path = other")
+    (event,) = captured.changes("insert into apples values (1, 'other.things')")
+    assert event.row["v"] == "other.things"
+    (table,) = captured.tables
+    keys = pa.table({"k": pa.array([1], pa.int32())})
+    assert captured.source().reread(table, keys).to_pylist() == [event.row]
+
+
 def test_rows_are_found_by_keys_of_several_columns(captured: Captured) -> None:
     captured.begin("create table apples (a int, b text, n int, primary key (a, b))")
     captured.run("insert into apples values (1, 'x', 10), (1, 'y', 20), (2, 'x', 30)")

@@ -36,9 +36,20 @@ _TEXT_FORMS = {
     "lock_timeout": "1s",
     "idle_in_transaction_session_timeout": "0",
 }
+_PATH = '"$user",public'
+"""Names as values are written relative to this `search_path`, the default of PostgreSQL."""
+
+NAMES_ALIKE = f"set local search_path = {_PATH}"
+"""Before values are read. Not for a whole session: a trigger of others for what it makes or alters
+finds its tables by the path of the database, and so do operators of extensions."""
+
 # A busy capture answers late, not never; the default of one minute would cut it off.
 # A new slot waits for running transactions, and blocks nothing meanwhile.
-_STREAM_FORMS = _TEXT_FORMS | {"wal_sender_timeout": "300000", "lock_timeout": "0"}
+_STREAM_FORMS = _TEXT_FORMS | {
+    "wal_sender_timeout": "300000",
+    "lock_timeout": "0",
+    "search_path": _PATH,
+}
 
 # A server that becomes unreachable silently is noticed within seconds, and not after hours.
 _PATIENCE = {

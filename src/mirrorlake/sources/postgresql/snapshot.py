@@ -29,6 +29,7 @@ from mirrorlake.sources.base import Recognising
 from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.postgresql.changed_rows import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.connect import (
+    NAMES_ALIKE,
     Connection,
     OpenConnections,
     Result,
@@ -295,6 +296,7 @@ class PostgresSnapshot:
                 connection.rollback()
                 connection.execute("set transaction isolation level repeatable read, read only")
                 connection.execute(take)
+                connection.execute(NAMES_ALIKE)
                 connection.execute(_ENTERED)
         except psycopg.Error as error:  # the server was restarted: it was that of a connection
             connection.close()

@@ -9,12 +9,12 @@ from psycopg import sql
 
 from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.sources.postgresql.changed_rows import NotedIn
-from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, rows_of
 from mirrorlake.sources.postgresql.reading.copy import block_of, rows_in
 from mirrorlake.sources.postgresql.reading.named_columns import named_columns, relation_of, selected
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
-from mirrorlake.sources.postgresql.types.mapping import Form
+from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, Form
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.table import SourceTable
 
@@ -26,11 +26,23 @@ def read_rows(
     # The types that a query was described with are locked until its transaction ends.
     with connection.transaction():
         relation = relation_of(connection, table)
+        if _are_builtin(connection, relation, keys.column_names):
+            connection.execute(NAMES_ALIKE)
         columns = named_columns(connection, table, relation, extremes, noted)
         messages = _messages_of(connection, table, keys, relation, columns)
     found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
     schema = nullable_schema(table.schema)
     return pa.Table.from_batches(found, schema=None if found else schema)
+
+
+def _are_builtin(connection: Connection, relation: sql.Composable, columns: Sequence[str]) -> bool:
+    """Whether the types of some columns are of the server itself: with others, it may find by the
+    path of the database alone how they are compared."""
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    query = sql.SQL("select {} from {} limit 0").format(names, relation)
+    described = connection.execute(query).pgresult
+    assert described is not None
+    return all(described.ftype(index) < FIRST_OF_APPLICATIONS for index in range(len(columns)))
 
 
 def _messages_of(

@@ -12,7 +12,7 @@ from psycopg import sql
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection, translated
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import generated_columns, publication
 from mirrorlake.sources.postgresql.recognition import row_identity
@@ -132,6 +132,7 @@ class CatalogLook:
         connection = self._connection()
         with translated(), foreign_texts(connection), connection.transaction():
             connection.execute("set transaction isolation level repeatable read, read only")
+            connection.execute(NAMES_ALIKE)  # as of values of columns that were added
             ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
             names = [publication.name_of(self._settings, table) for table in tables]
             values: dict[str, Any] = {
