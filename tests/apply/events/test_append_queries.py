@@ -1,4 +1,4 @@
-"""The queries of the page that find the last rows in a table of all events."""
+"""The query of the page that finds the last rows in a table of all events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tests.apply.events.genuine import SECOND, backfill, change, oracle
 from tests.docs.blocks import blocks
 
 
-def answers(query: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """What a query of the page finds in the rows of a table of all events."""
+def answers(
+    rows: Sequence[Mapping[str, Any]], *, deletion_last: bool = False
+) -> list[tuple[int, int]]:
+    """What the query of the page finds in the rows of a table of all events. deletion_last: with
+    the two numbers exchanged."""
     connection = duckdb.connect()
     connection.execute("create schema shop")
     connection.execute(
@@ -30,7 +33,11 @@ def answers(query: int, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, in
             "insert into shop.orders values (?, ?, ?)",
             [values["id"], values["v"], values["datastream_metadata"]],
         )
-    found = connection.execute(blocks("how-to/tables-from-events.md", "sql")[query]).fetchall()
+    (query,) = blocks("how-to/tables-from-events.md", "sql")
+    if deletion_last:
+        assert "then 1 else 0" in query
+        query = query.replace("then 1 else 0", "then 0 else 1")
+    found = connection.execute(query).fetchall()
     return sorted(row[:2] for row in found)
 
 
@@ -49,7 +56,7 @@ def test_the_query_of_the_page_finds_the_last_rows_by_their_times(tmp_path: Path
     )
     bucket.cycle()
     rows = bucket.rows("shop/orders")
-    assert answers(0, rows) == answers(1, rows) == [(3, 4), (4, 1)]
+    assert answers(rows) == [(3, 4), (4, 1)]
 
 
 BY_POSITION = {
@@ -103,7 +110,7 @@ def test_the_query_of_the_page_finds_the_last_rows_by_their_positions(
     table = "SHOP/ORDERS" if source == "oracle" else "shop/orders"
     expected = [(2, 6), (4, 5), (5, 4), (6, 6)]
     assert sorted(tuple(row.values()) for row in merged.plain(table)) == expected
-    assert answers(1, kept.rows(table)) == expected
+    assert answers(kept.rows(table)) == expected
 
 
 @pytest.mark.clause("ST-382", "ST-198", "ST-220")
@@ -129,4 +136,32 @@ def test_the_query_of_the_page_finds_the_last_documents_by_their_positions(tmp_p
         {**row, "id": int(row["_id"]), "v": json.loads(row["data"])["v"]}
         for row in bucket.rows("shop/orders")
     ]
-    assert answers(1, rows) == [(1, 10)]
+    assert answers(rows) == [(1, 10)]
+
+
+@pytest.mark.clause("ST-382", "ST-212", "ST-214")
+@pytest.mark.parametrize("is_salesforce", [False, True], ids=["postgresql", "salesforce"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_query_of_the_page_knows_what_is_last_at_one_place(
+    tmp_path: Path, *, is_salesforce: bool, is_turned: bool
+) -> None:
+    """As merge mode does, in whatever order the events were read."""
+    place: dict[str, Any] = {"read_method": "postgres-cdc-wal", "lsn": "0/10", "schema": "shop"}
+    if is_salesforce:
+        place = {"read_method": "salesforce-cdc", "object_name": "orders", "domain": "shop"}
+    place |= {"log_file": None, "log_position": None}
+    events = [
+        change(1, {"id": 1, "v": 1}, "DELETE", **place),
+        change(2, {"id": 1, "v": 2}, "INSERT", **place),
+    ]
+    if is_turned:
+        events.reverse()
+    kept = Bucket(tmp_path / "kept", is_append=True)
+    merged = Bucket(tmp_path / "merged")
+    for bucket in (kept, merged):
+        for number, event in enumerate(events):
+            bucket.put(f"{number}.jsonl", event)
+            bucket.cycle()
+    expected = [] if is_salesforce else [(1, 2)]
+    assert [tuple(row.values()) for row in merged.plain("shop/orders")] == expected
+    assert answers(kept.rows("shop/orders"), deletion_last=is_salesforce) == expected

@@ -318,12 +318,32 @@ def test_a_key_that_changes_stops_the_table_and_loses_nothing(tmp_path: Path) ->
     bucket.cycle()
     what = bucket.errors["public.orders"].what
     assert "its key has changed (BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE)" in what
+    assert "Move the files with the former key" in bucket.errors["public.orders"].hint
     assert bucket.plain("public/others") == [{"id": 5}]
     assert bucket.plain() == [{"id": 1, "v": 1}]
     # The file is not taken as applied: another process tries it again.
     bucket.put("b.jsonl", event(2, {"id": 2, "v": 2}))
     bucket.cycle(anew=True)
     assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+
+
+@pytest.mark.clause("ST-092", "ST-250", "ST-263")
+def test_a_key_that_only_some_events_name_goes_on_when_it_is_named_in_the_settings(
+    tmp_path: Path,
+) -> None:
+    """As backfills of SQL Server may have no `replication_index`."""
+    of_server = {"lsn": "0:0:1", "primary_keys": None, "schema": "shop"}
+    read = {**of_server, "read_method": "sqlserver-backfill", "lsn": ""}
+    changed = {**of_server, "read_method": "sqlserver-cdc", "replication_index": ["id"]}
+    events = [event(0, {"id": 1, "v": 1}, **read), event(1, {"id": 1, "v": 2}, **changed)]
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", *events)
+    bucket.cycle()
+    assert "set source.keys to {shop.orders: [id]}" in bucket.errors["shop.orders"].hint
+    named = Bucket(tmp_path / "named", keys={"shop.orders": ("id",)})
+    named.put("a.jsonl", *events)
+    named.cycle()
+    assert named.plain("shop/orders") == [{"id": 1, "v": 2}]
 
 
 @pytest.mark.clause("ST-250")

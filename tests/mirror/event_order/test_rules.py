@@ -357,6 +357,7 @@ UNREADABLE = [
     ("sqlserver", {"lsn": "1:2"}),
     ("salesforce", {"source_timestamp": None}),
     ("salesforce", {"source_timestamp": -1}),
+    ("oracle", {"scn": 7, "rs_id": "000155.00000ccc.0010", "ssn": 0}),
     ("mongodb", {"sort_keys": ["1"]}),
     ("mongodb", {"sort_keys": None}),
     ("mongodb", {"sort_keys": ["x", "1"]}),

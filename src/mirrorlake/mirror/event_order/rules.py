@@ -88,9 +88,11 @@ def _oracle(events: pa.Table) -> Places:
     record, sequence = _record_set(events), whole(_column(events, "ssn"))
     log = pc.if_else(pa.array(scn.known), "scn", "record")
     has_record = record[0].known & sequence.known
-    return _places(
-        log, scn.known | has_record, scn.value, record[0].value, record[1].value, sequence.value
-    )
+    # Without a record set the number says all that is known; one that cannot be read says more.
+    text = pc.fill_null(pc.utf8_trim_whitespace(_texts(events, "rs_id")), "")
+    no_record = pc.equal(text, "").to_numpy(zero_copy_only=False)
+    readable = (scn.known & (no_record | record[0].known)) | has_record
+    return _places(log, readable, scn.value, record[0].value, record[1].value, sequence.value)
 
 
 def _oracle_strict(events: pa.Table) -> Places:

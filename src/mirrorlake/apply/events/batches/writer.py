@@ -8,7 +8,7 @@ of the table, so that a batch may be prepared several times, in any process.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -173,7 +173,8 @@ class BatchWriter:
             named.add(frozenset(state.key))
         if len(named) > 1:
             keys = " and ".join(sorted(", ".join(sorted(one)) or "none" for one in named))
-            raise event_table_error(self.table, f"its key has changed ({KEY_CHANGED}): {keys}")
+            what = f"its key has changed ({KEY_CHANGED}): {keys}"
+            raise event_table_error(self.table, what, _other_key(self.table, named))
         if not state.number:
             wanted = next(iter(named))
             key = [one.source for one in columns if one.source in wanted]
@@ -349,6 +350,23 @@ def _told(state: EventTableState) -> dict[str, Any]:
     """What a table says of the one in the source."""
     told: dict[str, Any] = {"format": 1, "name": state.name}
     return told | {"database": state.database} if state.database else told
+
+
+def _other_key(table: TableId, named: Collection[frozenset[str]]) -> str:
+    """What to do about events that name several keys, of which none is that of all files."""
+    anew = f"run `mirrorlake reset {table}`"
+    if len(named) == 2 and frozenset() in named:
+        (key,) = (sorted(one) for one in named if one)
+        return (
+            f"Some events name no key. If it is that of the others, set source.keys to "
+            f"{{{table}: [{', '.join(key)}]}} and {anew}, which reads the files again. Before "
+            "that, a reset deletes the rows, and the table stops again."
+        )
+    return (
+        f"Move the files with the former key out of the folder that is read, and {anew}, which "
+        "makes the table from the others; load it anew in its stream for rows that these lack. "
+        "Before that, a reset deletes the rows, and the table stops again."
+    )
 
 
 def key_names(state: EventTableState) -> list[str]:
