@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import psycopg
 import pytest
@@ -54,6 +54,27 @@ def test_what_was_rolled_back_is_not_told_however_much_it_was(any_captured: Capt
     found = captured.changes()
     assert ids(found) == [10_001, *range(1, 3_002)]
     assert len({event.transaction for event in found}) == 2
+
+
+def test_a_large_transaction_with_a_savepoint_that_is_rolled_back_stops_nothing(
+    any_captured: Captured,
+) -> None:
+    """PostgreSQL 18 says that it is aborted, in the form of streams that were not asked for."""
+    captured = any_captured
+    captured.begin("create table apples (id int primary key, note text)")
+    captured.run(f"alter database {captured.database.name} set logical_decoding_work_mem = '64kB'")
+    captured.run("insert into apples values (1)")
+    for undone in ("rollback", "select 1 / 0"):
+        with ExitStack() as stack, suppress(psycopg.errors.DivisionByZero):
+            (session,) = sessions(captured, stack, 1)
+            session.execute("begin")
+            session.execute("savepoint one")
+            session.execute("insert into apples values (2)")
+            session.execute("release one")
+            session.execute(MANY.format(10, 6_000))
+            session.execute(undone)
+    captured.run("insert into apples values (3)")
+    assert ids(captured.changes()) == [1, 3]
 
 
 def test_a_prepared_transaction_is_told_when_it_is_committed(any_captured: Captured) -> None:

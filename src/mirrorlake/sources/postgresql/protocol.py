@@ -21,7 +21,9 @@ INSERT, UPDATE, DELETE = b"IUD"
 KEY_TUPLE, OLD_TUPLE = b"KO"
 NULL, TEXT, UNCHANGED = b"ntu"
 
-_KINDS = np.frombuffer(b"BCRTMIUDYO", np.uint8)  # the last two mean nothing to us
+_KINDS = np.frombuffer(b"BCRTMIUDYOA", np.uint8)
+"""What is understood. The last three mean nothing to us: Type, Origin, and Stream Abort, which
+PostgreSQL 18 sends of a large transaction that was rolled back also where none are streamed."""
 
 POSTGRES_EPOCH = 946_684_800_000_000
 """Microseconds from 1970 to 2000, from which PostgreSQL counts."""

@@ -165,7 +165,8 @@ class PostgresSource:
                 since,
                 state.confirmed,
             )
-        findings = server_checks.watch(self._sql(), self._settings, [])
+        with translated():
+            findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
             if finding.severity is CheckSeverity.ERROR:
                 raise self._gap(finding.message, since)
