@@ -16,9 +16,16 @@ PAGE = "how-to/tables-from-events.md"
 
 def test_the_project_of_the_page_makes_tables_of_event_files(tmp_path: Path) -> None:
     file = tmp_path / "mirrorlake.yaml"
-    project, cluster = blocks(PAGE, "yaml")
+    project, cluster, typed = blocks(PAGE, "yaml")
     file.write_text(project + cluster)
     assert config.load(file, {}).spark.is_cluster
+    file.write_text(f"name: shop\nroot: ./lake\n{typed}")
+    told = config.load(file, {}).events
+    assert told is not None
+    assert {name: str(kind) for name, kind in told.types["shop.orders"].items()} == {
+        "id": "LONG",
+        "price": "DECIMAL(38,9)",
+    }
     file.write_text(project)
     (tmp_path / "events").mkdir()
     lines = [event(2, {"id": 1, "note": "paid"}, "UPDATE"), event(1, {"id": 1, "note": None})]
@@ -28,7 +35,7 @@ def test_the_project_of_the_page_makes_tables_of_event_files(tmp_path: Path) -> 
     report = mirror.apply_once()
     assert {str(name): one.inserts for name, one in report.tables.items()} == {"public.orders": 1}
     assert [row["note"] for row in rows_of(tmp_path / "lake/Tables/public/orders")] == ["paid"]
-    told = mirror.status()
-    assert [(one.table, one.inserts, one.version) for one in told.tables] == [
+    status = mirror.status()
+    assert [(one.table, one.inserts, one.version) for one in status.tables] == [
         ("public.orders", 1, 0)
     ]

@@ -12,6 +12,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.config.elsewhere import EventLocationSection
 from mirrorlake.errors import ConfigError
 from mirrorlake.events.envelope import EventSource
+from mirrorlake.events.types import UNSUPPORTED, UnifiedType
 from mirrorlake.root import STATE, TABLES
 from mirrorlake.storage.urls import StorageLocation
 
@@ -26,6 +27,7 @@ class EventInputSection(EventLocationSection):
     system: EventSource | None = None
     mode: Literal["merge", "append"] = "merge"
     keys: dict[str, list[str]] = Field(default_factory=dict)
+    types: dict[str, dict[str, str]] = Field(default_factory=dict)
     dataset: str | None = Field(default=None, min_length=1)
     dataset_prefix: str = ""
     oracle_order: Literal["scn", "rs_id"] = "scn"
@@ -57,6 +59,10 @@ class EventInputSection(EventLocationSection):
             source=self.system,
             is_append=self.mode == "append",
             keys={name: tuple(key) for name, key in self.keys.items()},
+            types={
+                table: {name: _type(path, f"{table}.{name}", kind) for name, kind in kinds.items()}
+                for table, kinds in self.types.items()
+            },
             guard=timedelta(seconds=self.guard_seconds),
             look_back=timedelta(days=self.look_back_days),
             retention=timedelta(days=self.retention_days),
@@ -65,6 +71,20 @@ class EventInputSection(EventLocationSection):
             strict_oracle=self.oracle_order == "rs_id",
             poll_seconds=self.poll_seconds,
         )
+
+
+def _type(path: Path, column: str, text: str) -> UnifiedType:
+    try:
+        kind = UnifiedType.parse(text.upper().replace(" ", ""))
+    except ValueError:
+        kind = UNSUPPORTED
+    if kind == UNSUPPORTED:
+        raise ConfigError(
+            f"{text!r} is no type of a column of events",
+            where=f"{path}, field source.types, {column}",
+            hint="Types are for example LONG, DOUBLE, DECIMAL(38,9), STRING and TIMESTAMP.",
+        )
+    return kind
 
 
 def _check_apart(

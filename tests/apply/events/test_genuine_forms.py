@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 
 from tests.apply.events.bucket import Bucket
-from tests.apply.events.genuine import SECOND, backfill, change, oracle
+from tests.apply.events.genuine import SECOND, avro, backfill, change, oracle
 
 
 def without(one: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -26,44 +24,6 @@ def put(bucket: Bucket, form: str, name: str, *events: Mapping[str, Any]) -> Non
         bucket.put(f"{name}.jsonl", *events)
     else:
         bucket.put(f"{name}.avro").write_bytes(avro(events))
-
-
-def avro(events: Sequence[Mapping[str, Any]], **kinds: Any) -> bytes:
-    """The events as fastavro writes them, with the fields of the first one in its order. kinds:
-    Avro types of columns."""
-    columns = {"type": "record", "name": "payload", "fields": [
-        {"name": name, "type": ["null", kinds.get(name) or _kind([one["payload"].get(name)
-                                                                  for one in events])[-1]]}
-        for name in events[0]["payload"]]}  # fmt: skip
-    fields = [
-        {"name": "payload", "type": columns} if name == "payload" else
-        {"name": name, "type": _record(name, [one[name] for one in events])
-         if isinstance(value, dict) else _kind([one[name] for one in events])[-1]}
-        for name, value in events[0].items()
-    ]  # fmt: skip
-    file = io.BytesIO()
-    told = fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
-    fastavro.writer(file, told, events)
-    return file.getvalue()
-
-
-def _record(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    fields = [{"name": one, "type": _kind([r[one] for r in records])} for one in records[0]]
-    return {"type": "record", "name": name, "fields": fields}
-
-
-def _kind(values: Sequence[Any]) -> list[Any]:
-    """The optional type of some values."""
-    found: Any = "string"
-    for value in values:
-        match value:
-            case bool():
-                found = "boolean"
-            case int():
-                found = "long"
-            case list():
-                found = {"type": "array", "items": ["string", "long"]}
-    return ["null", found]
 
 
 FORMS = pytest.mark.parametrize("form", ["json", "avro"])

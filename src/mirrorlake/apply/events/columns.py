@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -119,9 +120,15 @@ class EventTableColumns:
         """The name in the table; None for an unknown column."""
         return next((column.name for column in self.columns if column.source == source), None)
 
-    def widened(self, table: str, found: Mapping[str, UnifiedType]) -> EventTableColumns:
-        """With the new columns of some events (ST-259). Raises EventTableError when two columns
-        would have the same name."""
+    def widened(
+        self,
+        table: str,
+        found: Mapping[str, UnifiedType],
+        wanted: Mapping[str, UnifiedType] = MappingProxyType({}),
+    ) -> EventTableColumns:
+        """With the new columns of some events (ST-259). wanted: types of columns that are not to
+        have that of the events. Raises EventTableError when two columns would have the same
+        name."""
         names = {one.name.casefold(): one.source for one in self.columns}
         names |= dict.fromkeys(_TAKEN, "a column of the table's own")
         added = []
@@ -137,7 +144,7 @@ class EventTableColumns:
                     hint="Leave one of them out of the stream, and use `mirrorlake reset`.",
                 )
             names[name.casefold()] = source
-            added.append(EventTableColumn(source, name, kind))
+            added.append(EventTableColumn(source, name, wanted.get(source, kind)))
         return replace(self, columns=(*self.columns, *added)) if added else self
 
     def schema(self, metadata: DataType, *, with_metadata: bool) -> Schema:

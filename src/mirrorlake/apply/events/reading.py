@@ -179,8 +179,11 @@ def event_parts(
     """
 
     def types(head: pa.Table) -> Types:
-        table = _table_of(head, settings) if known else None
-        return known.get(table, {}) if table else {}
+        named = _object_of(head, settings) if known or settings.types else None
+        if named is None:
+            return {}
+        wanted = settings.types.get(event_name(*named), {})
+        return {**wanted, **known.get(settings.table(*named), {})}
 
     for batch in read_events(file, columns=columns, known=types):
         is_large = batch.payload.nbytes > LARGE
@@ -191,8 +194,8 @@ def event_parts(
             pa.default_memory_pool().release_unused()
 
 
-def _table_of(head: pa.Table, settings: EventInput) -> TableId | None:
-    """The table of some events of one object."""
+def _object_of(head: pa.Table, settings: EventInput) -> tuple[str, str] | None:
+    """The schema and the table of some events of one object."""
     source = source_of(head, settings.source)
     if source is None:
         return None
@@ -200,7 +203,7 @@ def _table_of(head: pa.Table, settings: EventInput) -> TableId | None:
         pc.max(pc.fill_null(contiguous(head.column(name)), "")).as_py()
         for name in OBJECT_PARTS[source]
     )
-    return settings.table(namespace, table) if table else None
+    return (namespace, table) if table else None
 
 
 def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: bool) -> FileEvents:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mirrorlake.events.envelope import EventSource
+from mirrorlake.events.types import UnifiedType
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.urls import StorageLocation
 
@@ -26,6 +27,8 @@ class EventInput:
     source: of the events, if their `read_method` does not name it.
     is_append: keep every event (ST-236).
     keys: key columns for tables whose events name none, by schema and table (ST-250).
+    types: of columns that are made with other types than the first events have, by schema and table
+        and by name.
     guard: how much older than a backfill a change may be to still win (ST-217).
     look_back: how long minute folders are listed again (ST-178).
     retention: how long events are remembered that determine no row.
@@ -43,6 +46,7 @@ class EventInput:
     source: EventSource | None = None
     is_append: bool = False
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    types: Mapping[str, Mapping[str, UnifiedType]] = field(default_factory=dict)
     guard: timedelta = timedelta(minutes=30)
     look_back: timedelta = timedelta(days=3)
     retention: timedelta = timedelta(days=30)

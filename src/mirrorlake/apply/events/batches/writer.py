@@ -165,9 +165,13 @@ class BatchWriter:
         state = replace(state, database=self._database(state, events))
         if state.number and (state.rule, state.is_append) != (rule, self.settings.is_append):
             raise event_table_error(self.table, "it was made with another order or mode")
-        columns = state.columns
+        columns, typed = state.columns, self.settings.types.get(name, {})
         for one in events:
-            columns = columns.widened(table, one.columns)
+            columns = columns.widened(table, one.columns, typed)
+        for column in state.columns:
+            if (kind := typed.get(column.source, column.unified)) != column.unified:
+                what = f"its column {column.source} is {column.unified}, and {kind} in source.types"
+                raise event_table_error(self.table, what)
         named = {one for part in events for one in part.keys}
         if state.number:
             named.add(frozenset(state.key))
