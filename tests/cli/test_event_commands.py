@@ -15,6 +15,7 @@ import pytest
 from tests.app.events.test_applier import project, put
 from tests.apply.events.bucket import event
 from tests.apply.events.drawn_files import rows_of
+from tests.apply.events.genuine import oracle
 from tests.cli.conftest import Run
 
 
@@ -37,6 +38,34 @@ def test_dead_letters_are_shown_and_replayed(run: Run, tmp_path: Path) -> None:
     put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
     assert run("dead-letters", "--replay").code == 0
     assert len(rows_of(tmp_path / "lake/Tables/public/orders")) == 2
+
+
+@pytest.mark.clause("ST-230")
+def test_deletions_that_wait_for_their_key_are_shown_and_stop_nothing(
+    run: Run, tmp_path: Path
+) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", oracle(10, {"ID": 1}, "INSERT", row_id="AA", tx_id="T1"))
+    run("apply", "--once")
+    assert "deletions without a key" not in run("status").out
+    assert run("errors").code == 0
+    put(tmp_path, "b.jsonl", oracle(20, {"ID": None}, "DELETE", row_id="AA", tx_id="[/x]"))
+    run("apply", "--once")
+    shown = run("status")
+    assert "SHOP.ORDERS: deletions without a key that wait for the event with it: 1" in shown.out
+    assert (shown.code, "Replicating" in shown.out) == (0, True)
+    (table,) = run("status", "--json").facts()["tables"]
+    assert (table["waiting_deletions"], table["error"]) == (1, None)
+    (told,) = run("errors", "--json").facts()
+    assert (told["file"], told["table"], told["events"]) == (None, "SHOP.ORDERS", 1)
+    assert "ROWID AA waits" in told["reason"]
+    assert "transaction [/x]" in told["reason"]
+    shown = run("errors")
+    assert (shown.code, "[/x]" in shown.out) == (1, True)
+    put(tmp_path, "c.jsonl", oracle(15, {"ID": 1}, row_id="AA", tx_id="[/x]"))
+    run("apply", "--once")
+    assert run("errors").code == 0
+    assert rows_of(tmp_path / "lake/Tables/SHOP/ORDERS") == []
 
 
 def test_errors_of_a_project_without_event_files_need_a_stream(run: Run, tmp_path: Path) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirrorlake.cli.options import DEFAULT, Config, Json
+
+if TYPE_CHECKING:
+    from mirrorlake.apply.events.remembered.waiting import WaitingDeletions
+
+MOST_NAMED = 100
+"""Maximum number of waiting deletions of a table that are shown one by one."""
 
 
 def dead_letters(
@@ -16,7 +23,8 @@ def dead_letters(
     config: Config = DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show the events that could not be applied, by file and reason. Ends with 1 if there are any.
+    """Show the events that could not be applied, by file and reason, and the deletions that wait
+    for the event with their key. Ends with 1 if there are any.
 
     A replay applies all events of these files. Events that were already applied change nothing.
 
@@ -25,6 +33,7 @@ def dead_letters(
     mirrorlake dead-letters --replay      after the cause was fixed
     """
     from mirrorlake.app.events.applying import dead_letters as found_in
+    from mirrorlake.app.events.applying import deletions_that_wait
     from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
@@ -48,6 +57,7 @@ def dead_letters(
         for file in found
         for letter in file.letters
     ]
+    facts += [fact for table in deletions_that_wait(settings) for fact in _waiting(table)]
     if as_json:
         print_json(facts)
     elif facts:
@@ -56,3 +66,26 @@ def dead_letters(
         print_table(names, rows)
     if facts:
         raise typer.Exit(1)
+
+
+def _waiting(found: WaitingDeletions) -> Iterator[dict[str, Any]]:
+    """The waiting deletions of a table, as events that could not be applied; their files are not
+    known."""
+    fact: dict[str, Any] = {
+        "file": None,
+        "table": str(found.table),
+        "events": 1,
+        "rows": [],
+        "retries": 0,
+        "time": None,
+    }
+    shown = found.named[:MOST_NAMED]
+    for one in shown:
+        reason = (
+            f"a deletion that names its row only by ROWID {one.row_id} waits for an event with its "
+            f"key, of the same transaction {one.tx_id}"
+        )
+        yield {**fact, "reason": reason}
+    if more := found.count - len(shown):
+        reason = "deletions that name their rows only by ROWID wait for events with their keys"
+        yield {**fact, "events": more, "reason": reason}

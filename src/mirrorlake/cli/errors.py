@@ -23,7 +23,8 @@ def errors(
     as_json: Json = False,
 ) -> None:
     """Show the errors of a stream of a running service, and of its objects; without a stream, the
-    events that could not be applied, as `mirrorlake dead-letters`. Ends with 1 if there are any.
+    events that could not be applied, and the deletions that wait, as `mirrorlake dead-letters`.
+    Ends with 1 if there are any.
 
     \b
     mirrorlake errors orders

@@ -153,14 +153,19 @@ def _where(found: Status) -> str:
 
 
 def _notes(table: TableStatus) -> Iterator[str]:
-    """Notes on a table: its error, what it waits for, its change feed, what changed without effect,
-    whether it is append-only."""
+    """Notes on a table: its error, what it waits for, which deletions wait, its change feed, what
+    changed without effect, whether it is append-only."""
     from mirrorlake.model.landed import format_time, readable_time
 
     if table.error:
         yield table.error["message"]
     elif table.waiting:
         yield f"waiting: {table.waiting}"
+    if count := table.waiting_deletions:
+        yield (
+            f"deletions without a key that wait for the event with it: {count:,}; see "
+            "mirrorlake errors"
+        )
     if table.feed and (feed := str(table.feed)):
         yield f"the change feed {feed}"
     if not table.is_loaded:

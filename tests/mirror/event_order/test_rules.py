@@ -281,7 +281,7 @@ def test_completing_counts_waiting_deletions_and_drops_duplicates() -> None:
     for name, value in (*UNDONE.items(), (INCOMPLETE, True)):
         rows = rows.append_column(name, pa.array([value, value]))
     found = complete(["key"], rows)
-    assert (found.memory.num_rows, found.derived.num_rows, found.parked) == (1, 0, 1)
+    assert (found.memory.num_rows, found.derived.num_rows, len(found.waiting)) == (1, 0, 1)
 
 
 @pytest.mark.clause("ST-225", "ST-234")

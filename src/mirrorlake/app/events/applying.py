@@ -24,6 +24,7 @@ from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
 from mirrorlake.apply.events.remembered.state import FOLDER
+from mirrorlake.apply.events.remembered.waiting import WaitingDeletions, waiting_deletions
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.runner import Runner
@@ -230,3 +231,8 @@ def storage_errors(where: str) -> Iterator[None]:
 def dead_letters(project: Project) -> list[ReadFile]:
     """The files of which events, or all of them, could not be applied (ST-253)."""
     return FileJournals(store_of(project)).read().dead
+
+
+def deletions_that_wait(project: Project) -> list[WaitingDeletions]:
+    """The deletions that wait for the event with their key, by table (ST-230)."""
+    return waiting_deletions(store_of(project))

@@ -65,6 +65,7 @@ def _status(
         error=error,
         source_time=_moment(state.source_ms) if state else None,
         is_running=is_running,
+        waiting_deletions=(state.waiting or 0) if state else 0,
     )
 
 

@@ -44,6 +44,8 @@ class TableStatus:
     changes of its schema in the source for which no row is changed, the oldest first. reread: the
     backfill that it needs to equal its source, None when it needs none. unfollowed: how its columns
     were altered in the source since the last change of a row, where that gave rows other values.
+    waiting_deletions: of a table of events, the deletions without a key that wait for the event
+    with it (ST-230).
     """
 
     table: str
@@ -68,6 +70,7 @@ class TableStatus:
     without_effect: Sequence[WithoutEffect] = ()
     reread: BackfillJob | None = None
     unfollowed: Unfollowed | None = None
+    waiting_deletions: int = 0
 
     @property
     def differs(self) -> bool:
@@ -113,6 +116,7 @@ class TableStatus:
             "lag_seconds": self.lag_seconds,
             "error": self.error,
             "waiting": self.waiting or None,
+            "waiting_deletions": self.waiting_deletions,
             "append_only": self.append_only.reason if self.append_only else None,
             "differs": _difference(self) if self.differs else None,
             "feed": self.feed.facts() if self.feed else None,

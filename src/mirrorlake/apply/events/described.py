@@ -51,7 +51,8 @@ def known_state(
         state = None
     if state is None or state.table_id != table_id:
         state = _described_by(snapshot, settings)
-    return replace(state, number=number, table_id=table_id, keys=(), changes=(), pruned_ms=0)
+    state = replace(state, number=number, table_id=table_id, keys=(), changes=())
+    return replace(state, pruned_ms=0, waiting=0)
 
 
 def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableState:

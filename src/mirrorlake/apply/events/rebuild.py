@@ -139,7 +139,12 @@ class StateRebuild:
         found = merging.merge(state.rule, self._guard, batch, keys, self._changes(), known)
         if found is not None:
             changes = found.changes.files if found.changes else ()
-            self._state = replace(state, keys=found.remembered().files, changes=changes)
+            self._state = replace(
+                state,
+                keys=found.remembered().files,
+                changes=changes,
+                waiting=(state.waiting or 0) + found.waiting,
+            )
 
     def _truncate(self, rows: AppliedRows) -> None:
         state = self._state

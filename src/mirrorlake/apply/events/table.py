@@ -153,7 +153,7 @@ class EventTable:
         self._reached(CrashPoint.EVENTS_COMMITTED)
         self._describe()
         self._folder.discard(state)
-        return EventTableReport(batch.version, batch.counts, batch.letters, batch.parked, commits=1)
+        return EventTableReport(batch.version, batch.counts, batch.letters, commits=1)
 
     @contextmanager
     def _lost_files(self, *, retries: bool = False) -> Iterator[None]:

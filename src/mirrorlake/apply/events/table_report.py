@@ -15,13 +15,11 @@ class EventTableReport:
 
     version: of the table, -1 if there is none.
     letters: events that could not be applied.
-    parked: deletions that wait for the event with their key (ST-230).
     """
 
     version: int
     counts: Counts = field(default_factory=Counts)
     letters: Sequence[DeadLetter] = ()
-    parked: int = 0
     commits: int = 0
 
     def then(self, other: EventTableReport) -> EventTableReport:
@@ -30,6 +28,5 @@ class EventTableReport:
             other.version,
             Counts.total([self.counts, other.counts]),
             [*self.letters, *other.letters],
-            self.parked + other.parked,
             self.commits + other.commits,
         )

@@ -23,11 +23,11 @@ TRANSACTION = ("tx_id", "row_id")
 @dataclass(frozen=True, slots=True)
 class Completed:
     """memory: the rows without duplicates; derived: key columns and ORDER, the deletions with a
-    derived key; parked: the number of deletions without a preceding event."""
+    derived key; waiting: the rows of `memory` that are deletions without a preceding event."""
 
     memory: pa.Table
     derived: pa.Table
-    parked: int
+    waiting: np.ndarray
 
 
 def complete(key: list[str], rows: pa.Table) -> Completed:
@@ -38,7 +38,8 @@ def complete(key: list[str], rows: pa.Table) -> Completed:
     """
     memory = rows.take(pa.array(codes.encode(rows).first)).combine_chunks()
     if not memory.num_rows:
-        return Completed(memory, memory.select([*key, *ORDER.names]), 0)
+        none = np.zeros(0, np.int64)
+        return Completed(memory, memory.select([*key, *ORDER.names]), none)
     row = codes.encode(memory.select([*TRANSACTION, "log"])).code
     order = _in_order(memory, row)
     row = row[order]
@@ -52,7 +53,7 @@ def complete(key: list[str], rows: pa.Table) -> Completed:
         for name in [*key, *ORDER.names]
     ]
     derived = pa.table(columns, schema=memory.select([*key, *ORDER.names]).schema)
-    return Completed(memory, derived, int(incomplete.sum()) - len(deletion))
+    return Completed(memory, derived, order[incomplete & ~found])
 
 
 def _in_order(memory: pa.Table, row: np.ndarray) -> np.ndarray:

@@ -41,7 +41,6 @@ class PreparedBatch:
     version: of the table that it becomes.
     actions: of its commit, without the number of the state.
     state: after the batch, without a number of its own.
-    parked: as in `EventTableReport`.
     every_change: name of the file with every change of the keys that it changes several times; ""
         if there are none, None if they are not kept.
     """
@@ -52,7 +51,6 @@ class PreparedBatch:
     state: EventTableState
     counts: Counts
     letters: Sequence[DeadLetter]
-    parked: int
     every_change: str | None = None
 
 

@@ -33,6 +33,7 @@ from mirrorlake.apply.events.remembered.content import identities
 from mirrorlake.apply.events.remembered.keyed_files import THREADS, KeyedFiles
 from mirrorlake.apply.events.remembered.merging import IDENTITY
 from mirrorlake.apply.events.remembered.state import EventTableState, StateFolder
+from mirrorlake.apply.events.remembered.waiting import waiting
 from mirrorlake.apply.events.rows import (
     AppliedRows,
     appended_rows,
@@ -120,7 +121,9 @@ class BatchWriter:
         state = replace(state, truncations=tuple(truncations.to_pylist()))
         if state.truncations != known.truncations and known.number and not is_truncated:
             return NewTruncations(keys, changes, truncations)
-        rows = rows.only(~rows.truncation)
+        rows, waited = rows.only(~rows.truncation), known.waiting
+        if waited is None:  # a record of a release that did not count them
+            waited = waiting(changes).num_rows if changes else 0
         with flush.flush_in_background():
             batch = merge_batch(state, key, rows)
             found = merging.merge(
@@ -140,7 +143,11 @@ class BatchWriter:
             found = merging.Merged(
                 keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
             )
-        state = replace(state, changes=found.changes.files if found.changes else ())
+        state = replace(
+            state,
+            changes=found.changes.files if found.changes else (),
+            waiting=waited + found.waiting,
+        )
         return self.write(before, state, found, letters, lookups.table)
 
     def _described(self, state: EventTableState, events: Sequence[TableEvents]) -> EventTableState:
@@ -268,7 +275,7 @@ class BatchWriter:
             if isinstance(found, pa.Table):
                 rows = found.select(schema.schema.names)
                 actions = append(workspace.folder, schema, [rows] if rows.num_rows else [], [])
-                counts, parked = Counts(found.num_rows), 0
+                counts = Counts(found.num_rows)
             else:
                 with_metadata = self._has_metadata(before)
                 rows = table_rows(state, found.upserts, with_metadata=with_metadata).select(
@@ -283,7 +290,7 @@ class BatchWriter:
                     fetch = workspace.fetch
                     done = rewrite(*where, net, THREADS, (), fetch, search=search)
                 state = replace(state, keys=keys.result().files)
-                actions, parked = done.actions, found.parked
+                actions = done.actions
                 counts = Counts(done.inserted, done.updated, done.deleted)
             workspace.upload(actions)
         operation = "MERGE"
@@ -302,7 +309,7 @@ class BatchWriter:
         self.folder.upload(state, before.state)
         version = before.snapshot.version + 1
         name = self._stored_changes(before, state, found, schema.schema.names)
-        return PreparedBatch(version, operation, actions, state, counts, letters, parked, name)
+        return PreparedBatch(version, operation, actions, state, counts, letters, name)
 
     def _stored_changes(
         self,

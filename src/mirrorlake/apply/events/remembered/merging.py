@@ -148,7 +148,7 @@ class Merged:
     keys: the records of keys before `remembered`; changes: the new ones.
     gone: keys that have no row afterwards.
     upserts: the key, UUID and OF_ROW of records, with values, that become the rows of their keys.
-    parked: number of deletions that wait for the preceding event (ST-230).
+    waiting: how many more deletions wait for the preceding event than before (ST-230).
     is_whole: whether all other rows of the table are deleted.
     every_change: what `upserts` has, and `deletion`, of all changes of the keys that the batch
         changes several times, in the order of `event_order.every_change`; None if not asked for.
@@ -159,7 +159,7 @@ class Merged:
     changes: KeyedFiles | None
     gone: pa.Table
     upserts: pa.Table
-    parked: int = 0
+    waiting: int = 0
     is_whole: bool = False
     every_change: pa.Table | None = None
     records: Callable[[], pa.Table] | None = None
@@ -199,9 +199,9 @@ def merge(
         whole = pa.array(~batch.incomplete)
         events, rows, uuid = (one.filter(whole) for one in (events, rows, uuid))
     touched = events.select(key)
-    parked, remembered = 0, changes
+    waiting, remembered = 0, changes
     if changes is not None:
-        touched, derived, remembered, parked, former = _rolled_back(batch, changes, touched, key)
+        touched, derived, remembered, waiting, former = _rolled_back(batch, changes, touched, key)
     touched = distinct(touched)
     if truncations.num_rows:
         both = [one for one in (derived, deletions(truncations, touched)) if one is not None]
@@ -215,7 +215,7 @@ def merge(
         if remembered is changes:
             return None
         none = keys.arrow.empty_table()
-        return Merged(keys, remembered, none.select(key), none, parked)
+        return Merged(keys, remembered, none.select(key), none, waiting)
     own, values = parted(keys.arrow.names)
     rows, facts = rows.rename_columns(values), _facts(events, uuid, keys)
     of_row = [*key, UUID, *OF_ROW]
@@ -244,7 +244,7 @@ def merge(
         remembered,
         found.deleted,
         upserts,
-        parked,
+        waiting,
         every_change=changed,
         records=remembers,
         stood=stood,
@@ -353,8 +353,8 @@ def distinct(rows: pa.Table) -> pa.Table:
 def _rolled_back(
     batch: MergeBatch, changes: KeyedFiles, touched: pa.Table, key: list[str]
 ) -> tuple[pa.Table, pa.Table, KeyedFiles, int, pa.Table]:
-    """The keys that a batch affects, the deletions derived for them, the new state of changes, the
-    number of waiting deletions, and the changes from which deletions were derived before.
+    """The keys that a batch affects, the deletions derived for them, the new state of changes,
+    how many more deletions wait, and the changes from which deletions were derived before.
 
     A deletion by row id may now affect a different key than before. Therefore the rows of all
     transactions with one of the keys are examined.
@@ -381,10 +381,11 @@ def _rolled_back(
     memory = found.memory
     derived = _of_keys(found.derived, touched)
     if memory.num_rows == known.num_rows:
-        return touched, derived, changes, found.parked, former
+        return touched, derived, changes, 0, former
     new = pa.table(stored(memory).columns, names=memory.column_names).select(changes.arrow.names)
     now = changes.put(new.cast(changes.arrow), stood).compacted()
-    return touched, derived, now, found.parked, former
+    waited = len(complete(key, former).waiting) if pc.any(former[INCOMPLETE]).as_py() else 0
+    return touched, derived, now, len(found.waiting) - waited, former
 
 
 def _of_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:

@@ -55,6 +55,8 @@ class EventTableState:
     truncations: rows of ORDER, the last truncation of each log.
     database: that the table is in, where that is no part of its name (`is_in_database`); "" until
         an event tells it, also in a record of a release that did not remember it.
+    waiting: number of deletions that wait for the event with their key (ST-230); None in a record
+        of a release that did not count them.
     """
 
     number: int = 0
@@ -71,6 +73,7 @@ class EventTableState:
     pruned_ms: int = 0
     truncations: tuple[Mapping[str, Any], ...] = ()
     database: str = ""
+    waiting: int | None = 0
 
     @property
     def merges(self) -> bool:
@@ -102,6 +105,7 @@ class EventTableState:
                 "pruned_ms": self.pruned_ms,
                 "truncations": self.truncations,
                 "database": self.database,
+                "waiting": self.waiting,
             },
             ensure_ascii=False,
         )
@@ -127,6 +131,7 @@ class EventTableState:
             int(said.get("pruned_ms", 0)),
             tuple(said.get("truncations", ())),
             str(said.get("database", "")),
+            None if said.get("waiting") is None else int(said["waiting"]),
         )
 
 
@@ -253,16 +258,17 @@ def created(store: Store) -> list[TableId]:
 
 def states(store: Store) -> dict[TableId, EventTableState]:
     """The newest records of all tables, for `status`; unreadable ones are skipped."""
-    found = {}
-    for table in created(store):
-        try:
-            records = StateFolder(store, table)
-            state = records.read(records.numbers()[-1])
-        except (*MALFORMED, FileNotFoundError, IndexError):
-            continue
-        if state is not None:
-            found[table] = state
-    return found
+    found = {table: newest_state(store, table) for table in created(store)}
+    return {table: state for table, state in found.items() if state is not None}
+
+
+def newest_state(store: Store, table: TableId) -> EventTableState | None:
+    """The newest record of a table; None if it is missing or unreadable."""
+    try:
+        records = StateFolder(store, table)
+        return records.read(records.numbers()[-1])
+    except (*MALFORMED, FileNotFoundError, IndexError):
+        return None
 
 
 def _folder_of(table: TableId) -> str:
