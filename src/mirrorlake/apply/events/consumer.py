@@ -7,7 +7,7 @@ were not recorded are read again, and their events change nothing (ST-223).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -21,6 +21,8 @@ from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import TableOutcome
 from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import (
+    HELD,
+    DeadLetters,
     FileJournals,
     ReadFile,
     day_of,
@@ -67,7 +69,8 @@ class TableResults(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """A file that is not recorded because of tables of it that have stopped, with their errors."""
+    """A file that is not recorded as applied because of tables of it that have stopped, with their
+    errors."""
 
     etag: str
     stopped: dict[TableId, TableError]
@@ -85,10 +88,11 @@ class _AppliedFiles:
     tables: of each file, by its path.
     stopped: the stopped tables with their errors.
     waiting: events of tables that may continue when more events arrive.
+    is_replay: whether the files are read for their dead letters.
     """
 
-    def __init__(self, files: Sequence[FoundFile]) -> None:
-        self.files = files
+    def __init__(self, files: Sequence[FoundFile], *, is_replay: bool = False) -> None:
+        self.files, self.is_replay = files, is_replay
         self.tables = {file.path: set[TableId]() for file in files}
         self.letters: list[DeadLetter] = []
         self.stopped: dict[TableId, TableError] = {}
@@ -255,7 +259,7 @@ class EventConsumer:
     ) -> int:
         """Apply and record files. only: for each file the numbers of the events to apply, None for
         all."""
-        done = _AppliedFiles(files)
+        done = _AppliedFiles(files, is_replay=bool(only))
         for file in files:
             self._held.pop(file.path, None)
         if self._spread and not only and self._spread.suits(files):
@@ -421,29 +425,39 @@ class EventConsumer:
         self._changed.clear()
 
     def _record(self, done: _AppliedFiles, horizon: str) -> int:
-        """Record the files of which every event is in its table or a dead letter."""
+        """Record the files of which every event is in its table or a dead letter, and the dead
+        letters of the others, which are held. Returns how many files were applied."""
         letters_of_file: dict[str, list[DeadLetter]] = {}
         for letter in done.letters:
             letters_of_file.setdefault(letter.file, []).append(letter)
-        now, recorded = format_time(self._clock.now()), []
+        now, recorded, applied = format_time(self._clock.now()), list[ReadFile](), 0
         for file in done.files:
-            tables = done.tables[file.path]
-            if errors := {one: done.stopped[one] for one in tables if one in done.stopped}:
-                self._held[file.path] = _Held(file.etag, errors)
-                continue
             known = self._journal.files.get(file.path)
-            again = known is not None and bool(known.letters)
-            retries = known.retries + 1 if again and known else 0
-            dead = letters_of(letters_of_file.get(file.path, ()))
-            recorded.append(ReadFile(file.path, file.etag, file.minute, dead, retries, now))
-            if dead:
+            before = known.letters if known else ()
+            dead, held = letters_of(letters_of_file.get(file.path, ())), HELD + file.etag
+            is_same = known is not None and known.etag == held
+            again = bool(before) and known is not None and (done.is_replay or not known.is_held)
+            tables = done.tables[file.path]
+            if stopped := {one: done.stopped[one] for one in tables if one in done.stopped}:
+                self._held[file.path] = _Held(file.etag, stopped)
+                if known is not None and known.etag == file.etag:
+                    continue  # it was applied before, and stays so
+                if is_same:
+                    dead = _with_those_of(stopped, before, dead)
+            is_told = is_same and set(dead) == set(before)
+            if stopped and not again and (is_told or not (dead or before)):
+                continue  # there is nothing new to record
+            applied += not stopped
+            etag, retries = held if stopped else file.etag, (known.retries if known else 0) + again
+            recorded.append(ReadFile(file.path, etag, file.minute, dead, retries, now))
+            if dead and not is_told:
                 log.warning(EVENTS_DEAD, file=file.path, events=sum(one.count for one in dead))
         # While files are held, the horizon must not advance.
         wanted = self._journal.horizon if self._held or not horizon else horizon
         if recorded:
             self._journal = self._journals.add(self._journal, recorded, wanted)
             self._reached(CrashPoint.EVENT_FILES_RECORDED)
-        return len(recorded)
+        return applied
 
     def _known(self, table: TableId) -> Types:
         return self._table(table).known
@@ -454,6 +468,17 @@ class EventConsumer:
             known = EventTable(self._store, table, self._settings, self._reached)
             self._tables[table] = known
         return known
+
+
+def _with_those_of(
+    stopped: Collection[TableId], before: Iterable[DeadLetters], dead: tuple[DeadLetters, ...]
+) -> tuple[DeadLetters, ...]:
+    """Dead letters of a file, with those from before of tables that have stopped since then, which
+    are not found again."""
+    names = {str(table) for table in stopped}
+    found = {(one.table, one.reason) for one in dead}
+    kept = (one for one in before if one.table in names)
+    return (*dead, *(one for one in kept if (one.table, one.reason) not in found))
 
 
 def _chosen(

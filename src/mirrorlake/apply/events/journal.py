@@ -2,9 +2,10 @@
 ST-253).
 
 A record is written for each batch of files, after their events are in their tables. Events of files
-that are not recorded are read again and then change nothing. Records are merged from time to time,
-without the files of minute folders that are no longer listed. The work of a cycle is therefore
-proportional to the new files and those of the look-back.
+that are not recorded are read again and then change nothing. So are those of files that are held
+because a table of them has stopped: only their dead letters are recorded. Records are merged from
+time to time, without the files of minute folders that are no longer listed. The work of a cycle is
+therefore proportional to the new files and those of the look-back.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from mirrorlake.storage.store import Store
 FORMAT = 1
 MOST_RECORDS = 64
 """Number of records that are merged into one."""
+
+HELD = "held:"
+"""Begins the etag of a file of which some events are not applied because their tables have stopped.
+It is the etag of no content, so that such a file is read again."""
 
 MOST_ROWS = MOST_ALIKE
 """Maximum number of rows that are listed for one reason; `count` is always exact."""
@@ -55,12 +60,12 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file that was applied.
+    """A file that was applied, or the dead letters of one that is held.
 
-    etag: of its content.
+    etag: of its content, after HELD if it is held.
     minute: of its folder, `yyyymmddhhmm`, "" for any other folder.
     retries: how often it was read again for its dead letters.
-    time: when it was applied.
+    time: when it was recorded.
     """
 
     path: str
@@ -69,6 +74,10 @@ class ReadFile:
     letters: tuple[DeadLetters, ...] = ()
     retries: int = 0
     time: str = ""
+
+    @property
+    def is_held(self) -> bool:
+        return self.etag.startswith(HELD)
 
     def as_record(self) -> list[Any]:
         letters = [
@@ -86,7 +95,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class FileJournal:
-    """The recorded files.
+    """The recorded files: those that were applied, and those that are held and have dead letters.
 
     files: by path.
     horizon: `yyyymmdd`, the first day whose minute folders are listed, "" until all of them were.
