@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -91,6 +92,44 @@ def test_who_waits_for_a_lock_gives_way_after_a_second(captured: Captured) -> No
         assert waits("1s", "pg_monitor") == ["1s", "1100ms"]
         assert waits("5s", "pg_monitor") == ["5s", "1s"]
         assert value("show lock_timeout") == "1s"
+
+
+def test_who_waits_for_the_locks_of_several_tables_gives_way_as_for_one(
+    captured: Captured,
+) -> None:
+    """A statement would wait for each of them, and keep those that it has."""
+    names = [f"pears_{number}" for number in range(4)]
+    captured.begin(*TABLES, *(f"create table {name} (id int primary key)" for name in names))
+    settings = captured.settings
+    with closing(connect.connect(settings.url)) as ours, ExitStack() as held:
+        tables = [captured.discovered(name) for name in names]
+        publication.exclude(ours, settings, tables)
+        locks = [held.enter_context(locked(captured.database, name)) for name in names]
+        with ThreadPoolExecutor(1) as pool:
+            adding = pool.submit(
+                connect.patiently, lambda: publication.include(ours, settings, tables)
+            )
+            longest = 0.0
+            for lock in locks:
+                released = monotonic() + 0.85
+                while monotonic() < released:
+                    longest = max(longest, waited(captured, ours))
+                lock.rollback()
+            adding.result()
+        assert 0.5 < longest < 1.6
+        state = publication.state_of(ours, settings.publication)
+        assert state is not None
+        assert {table.in_source for table in tables} <= state.tables
+
+
+def waited(captured: Captured, ours: connect.Connection) -> float:
+    """For how many seconds a statement has waited for a lock."""
+    query = (
+        "select coalesce(max(extract(epoch from clock_timestamp() - query_start)), 0)::float8 "
+        f"from pg_stat_activity where wait_event_type = 'Lock' and pid = {ours.info.backend_pid}"
+    )
+    ((seconds,),) = captured.database.sql.execute(query).fetchall()
+    return float(seconds)
 
 
 @pytest.mark.full

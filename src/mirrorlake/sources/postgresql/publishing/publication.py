@@ -14,6 +14,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import autovacuum
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
+from mirrorlake.sources.postgresql.publishing import table_locks
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -150,6 +151,7 @@ def include(
                     connection,
                     addition(name, missing),
                     f"publication {name} does not contain {_named(missing)} and cannot be changed",
+                    missing,
                 )
         _check_conditions(connection, settings.publication)
 
@@ -357,7 +359,8 @@ def by_publication(
 def _create(
     connection: Connection, settings: PostgresSettings, name: str, members: Sequence[SourceTable]
 ) -> None:
-    _run(connection, creation(settings, name, members), f"publication {name} cannot be created")
+    what = f"publication {name} cannot be created"
+    _run(connection, creation(settings, name, members), what, members)
     _comment(connection, name, mark(settings))
 
 
@@ -433,10 +436,18 @@ def _member(table: SourceTable) -> sql.Composable:
     return name + sql.SQL(" where (") + sql.SQL(condition) + sql.SQL(")")
 
 
-def _run(connection: Connection, statement: sql.SQL | sql.Composed, what: str) -> None:
+def _run(
+    connection: Connection,
+    statement: sql.SQL | sql.Composed,
+    what: str,
+    tables: Sequence[SourceTable] = (),
+) -> None:
+    """tables: those that the statement locks, if they are several."""
     try:
         with connection.transaction():
             autovacuum.let_end(connection)
+            if len(tables) > 1:
+                table_locks.take(connection, tables)
             connection.execute(statement)
     except psycopg.OperationalError:  # it is not about the statement
         raise
