@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -14,10 +15,11 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.apply.events import file_reader, rebuild
+from mirrorlake.apply.events import journal as journals
 from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.delta.schema import OF_EVENTS
-from mirrorlake.errors import EventStateDamaged, EventTableError
+from mirrorlake.errors import EventRecordsUnreadable, EventStateDamaged, EventTableError
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
@@ -31,6 +33,7 @@ from tests.profiles import some, tries
 
 PUBLIC = TableId("public", "orders")
 STATE = "Files/Mirrorlake/events/tables"
+PASSED = "Files/Mirrorlake/events/files/passed"
 
 
 def data_removed(folder: Path) -> None:
@@ -304,3 +307,86 @@ def test_a_table_that_does_not_say_what_it_is_is_not_repaired(tmp_path: Path) ->
     first.write_text(re.sub(f'"{OF_EVENTS}": *"{{', f'"{OF_EVENTS}":"', first.read_text()))
     with pytest.raises(EventTableError, match="what it says of itself"):
         bucket.consumer().rebuild(PUBLIC)
+
+
+@pytest.mark.clause("ST-222", "ST-234")
+@pytest.mark.parametrize("mode", ["merge", "append", "keyless"])
+@pytest.mark.parametrize("most", [journals.MOST_RECORDS, 1], ids=["recorded", "passed"])
+def test_a_repair_does_not_take_a_file_as_applied_that_was_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, most: int
+) -> None:
+    """Beside others of its day that were applied, whose events change nothing again: also a
+    truncation, and changes before it."""
+    monkeypatch.setattr(journals, "MOST_RECORDS", most)
+    bucket, key = Bucket(tmp_path, is_append=mode == "append"), () if mode == "keyless" else ("id",)
+    old = [event(1, {"id": 1}, key=key), event(2, {}, "TRUNCATE", key=key)]
+    old += [event(3, {"id": 3}, "UPDATE", key=key)]
+    bucket.put("a.jsonl", *old, minute="2026/11/10/10/05")
+    bucket.cycle()
+    for number in range(3):
+        new = event(10 + number, {"id": 10 + number}, key=key)
+        bucket.put("b.jsonl", new, minute=f"2026/11/2{number}/10/05")
+        bucket.cycle()
+    late = event(5, {"id": 5}, key=key)
+    bucket.put("late.jsonl", late, minute="2026/11/10/10/05")
+    assert bucket.cycle() == 0
+    rows = bucket.plain()
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.settings = replace(bucket.settings, look_back=timedelta(days=20))
+    bucket.cycle(anew=True)
+    bucket.put("again.jsonl", *old)
+    bucket.cycle()
+    assert not bucket.errors
+    assert bucket.plain() == sorted([*rows, {"id": 5}], key=repr)
+
+
+def passed_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: Sequence[int]
+) -> tuple[Bucket, Path]:
+    """A bucket with a file in each of these days of November, and where is told of those before
+    the look-back that they were applied."""
+    monkeypatch.setattr(journals, "MOST_RECORDS", 1)
+    bucket = Bucket(tmp_path, retention=timedelta(days=10))
+    for day in days:
+        bucket.put("a.jsonl", event(day, {"id": day}), minute=f"2026/11/{day:02}/10/05")
+        bucket.cycle()
+    return bucket, bucket.root / PASSED
+
+
+@pytest.mark.clause("ST-248")
+def test_what_is_told_of_applied_files_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _bucket, passed = passed_days(tmp_path, monkeypatch, range(1, 23))
+    assert sorted(day.name for day in passed.iterdir()) == [f"202611{n}" for n in range(12, 19)]
+    assert all(len([*day.iterdir()]) == 1 for day in passed.iterdir())
+
+
+def test_files_that_nothing_tells_of_are_not_taken_as_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that an earlier release has applied: a row counts, and what has none is read."""
+    bucket, passed = passed_days(tmp_path, monkeypatch, [13, 14, 20, 21])
+    shutil.rmtree(passed)
+    bucket.put("late.jsonl", event(5, {"id": 5}), minute="2026/11/13/10/05")
+    rows = bucket.plain()
+    data_removed(bucket.root / STATE)
+    bucket.consumer().rebuild(PUBLIC)
+    bucket.settings = replace(bucket.settings, look_back=timedelta(days=9))
+    bucket.cycle(anew=True)
+    assert bucket.plain() == sorted([*rows, {"id": 5}], key=repr)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2, "files": []}'])
+def test_what_is_told_of_applied_files_is_refused_where_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    bucket, passed = passed_days(tmp_path, monkeypatch, [13, 14, 20, 21])
+    damaged = next(passed.rglob("*.json"))
+    damaged.write_text(text)
+    with pytest.raises(EventRecordsUnreadable, match="which event files were applied") as caught:
+        bucket.consumer().rebuild(PUBLIC)
+    assert damaged.name in caught.value.where
+    damaged.unlink()
+    bucket.consumer().rebuild(PUBLIC)

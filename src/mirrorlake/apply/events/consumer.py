@@ -191,11 +191,12 @@ class EventConsumer:
     def rebuild(self, table: TableId) -> None:
         """Compute the state of a table anew, from the files of the retention (`rebuild`). Raises
         TableError, OSError."""
-        started = self._clock.now()
-        first_day = self._horizon((), started, self._settings.retention)
+        first_day = self._horizon((), self._clock.now(), self._settings.retention)
         files = list(self._files.list(first_day if self._journal.files else ""))
-        applied = [file for file in files if self._is_applied(file)]
-        others = [file for file in files if not self._is_applied(file)]
+        passed = self._journals.passed(files)
+        known = {file.path for file in files if self._is_applied(file, passed)}
+        applied = [file for file in files if file.path in known]
+        others = [file for file in files if file.path not in known]
         # Not in one batch, whose large files are read after the others.
         batches = [*_batches(others), *_batches(applied)]
 
@@ -209,26 +210,36 @@ class EventConsumer:
             for batch in batches:
                 for parts in reader.parts(batch):
                     for file, part in zip(batch, parts, strict=True):
-                        self._add(state, table, file, part)
+                        is_applied = file.path in known
+                        self._add(state, table, file, part, is_applied=is_applied)
 
         self._check()
         self._table(table).rebuild(read)
 
-    def _add(self, state: StateRebuild, table: TableId, file: FoundFile, part: FileEvents) -> None:
+    def _add(
+        self,
+        state: StateRebuild,
+        table: TableId,
+        file: FoundFile,
+        part: FileEvents,
+        *,
+        is_applied: bool,
+    ) -> None:
         """Add the events of a file to the state that is computed, without its dead letters, which
         may be applied later (ST-254)."""
         known = self._journal.files.get(file.path)
         dead = [row for letter in (known.letters if known else ()) for row in letter.rows]
-        is_applied = self._is_applied(file)
         for events in part.tables:
             if events.table == table:
                 state.add(events.only(~np.isin(events.row, dead)), is_applied=is_applied)
 
-    def _is_applied(self, file: FoundFile) -> bool:
-        """Whether all events of a file are known to be applied, except the listed dead letters."""
+    def _is_applied(self, file: FoundFile, passed: Set[str]) -> bool:
+        """Whether all events of a file are known to be applied, except the listed dead letters.
+        passed: files that were, and are no longer in the journal. Others that are not in it were
+        not found, also before the horizon, where they came too late."""
         known = self._journal.files.get(file.path)
         if known is None:
-            return bool(file.minute) and file.minute < self._journal.horizon
+            return file.path in passed
         return known.etag == file.etag and all(letter.is_listed for letter in known.letters)
 
     def _go_on(self) -> None:
@@ -241,7 +252,7 @@ class EventConsumer:
         return file.etag not in (known and known.etag, held and held.etag)
 
     def _horizon(
-        self, new: Iterable[FoundFile], started: datetime, back: timedelta | None = None
+        self, new: Iterable[FoundFile | ReadFile], started: datetime, back: timedelta | None = None
     ) -> str:
         """The first day whose folders are listed from now on: the look-back, or another time,
         before the newest folder, or before now, whichever is earlier (ST-178)."""
@@ -455,7 +466,8 @@ class EventConsumer:
         # While files are held, the horizon must not advance.
         wanted = self._journal.horizon if self._held or not horizon else horizon
         if recorded:
-            self._journal = self._journals.add(self._journal, recorded, wanted)
+            first_day = self._horizon(recorded, self._clock.now(), self._settings.retention)
+            self._journal = self._journals.add(self._journal, recorded, wanted, first_day)
             self._reached(CrashPoint.EVENT_FILES_RECORDED)
         return applied
 

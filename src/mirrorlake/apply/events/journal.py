@@ -6,16 +6,21 @@ that are not recorded are read again and then change nothing. So are those of fi
 because a table of them has stopped: only their dead letters are recorded. Records are merged from
 time to time, without the files of minute folders that are no longer listed. The work of a cycle is
 therefore proportional to the new files and those of the look-back.
+
+That those files were applied is recorded by day, for as long as what was seen is computed from them
+again. Only that reads it: it tells them from files that came too late to be found.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
+from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.reading import MOST_ALIKE, WHOLE_FILE, DeadLetter
 from mirrorlake.apply.events.remembered.state import FOLDER, numbers_in
 from mirrorlake.errors import EventRecordsUnreadable
@@ -34,6 +39,9 @@ MOST_ROWS = MOST_ALIKE
 """Maximum number of rows that are listed for one reason; `count` is always exact."""
 
 _FILES = f"{FOLDER}/files"
+_PASSED = f"{_FILES}/passed"
+"""Files that the journal no longer has, in a folder for each day (`yyyymmdd`)."""
+_DAY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +132,40 @@ class FileJournals:
         files: dict[str, ReadFile] = {}
         horizon = ""
         for number in numbers:
-            try:
-                record = json.loads(self._store.read(_path(number)))
-                if record["format"] != FORMAT:
-                    raise ValueError(f"its format is {record['format']}, not {FORMAT}")
+            hint = (
+                "Use the release that wrote it, or remove the folder that it is in: all "
+                "event files are read again then, and what was applied changes nothing, as "
+                "far back as source.retention_days."
+            )
+            with self._reading(_path(number), hint) as record:
                 files |= {file.path: file for file in map(ReadFile.parse, record["files"])}
                 horizon = str(record["horizon"])
-            except MALFORMED as error:
-                raise EventRecordsUnreadable(
-                    f"it cannot be read which event files were applied: {error}",
-                    where=self._store.location(_path(number)),
-                    hint="Use the release that wrote it, or remove the folder that it is in: all "
-                    "event files are read again then, and what was applied changes nothing, as "
-                    "far back as source.retention_days.",
-                ) from error
         return FileJournal(files, horizon, tuple(numbers))
 
-    def add(self, journal: FileJournal, files: Iterable[ReadFile], horizon: str) -> FileJournal:
-        """Record files, replacing their earlier entries. horizon: from now on."""
+    def passed(self, files: Iterable[FoundFile]) -> set[str]:
+        """The paths of those of the files that were applied with this content before they left the
+        journal. Raises EventRecordsUnreadable."""
+        found, days = set[str](), dict[str, dict[str, str]]()
+        for file in files:
+            if file.minute:
+                days.setdefault(file.minute[:_DAY], {})[file.path] = file.etag
+        for day in sorted(days.keys() & {*self._store.list(_PASSED).folders}):
+            folder = f"{_PASSED}/{day}"
+            for number in numbers_in(self._store, folder):
+                hint = (
+                    "Use the release that wrote it, or remove it: of the files that it names, only "
+                    "the events of rows count as applied then."
+                )
+                with self._reading(_path(number, folder), hint) as record:
+                    applied = {str(path): str(etag) for path, etag in record["files"]}
+                found |= {path for path, etag in days[day].items() if applied.get(path) == etag}
+        return found
+
+    def add(
+        self, journal: FileJournal, files: Iterable[ReadFile], horizon: str, first_day: str
+    ) -> FileJournal:
+        """Record files, replacing their earlier entries. horizon: from now on; first_day: the first
+        of which is remembered which files were applied."""
         new = {file.path: file for file in files}
         number = journal.numbers[-1] + 1 if journal.numbers else 1
         known = {**journal.files, **new}
@@ -151,6 +175,7 @@ class FileJournals:
                 journal, files=known, horizon=horizon, numbers=(*journal.numbers, number)
             )
         left = {path: file for path, file in known.items() if is_looked_at(file, horizon)}
+        self._pass(number, [known[path] for path in known.keys() - left.keys()], first_day)
         # The newest record contains everything; the others are no longer needed.
         self._write(number, left.values(), horizon)
         for old in journal.numbers:
@@ -160,6 +185,34 @@ class FileJournals:
     def delete(self) -> None:
         """Delete the journal: every file is read again."""
         self._store.delete_folder(_FILES)
+
+    def _pass(self, number: int, files: Iterable[ReadFile], first_day: str) -> None:
+        """Remember that these files were applied, and forget those of days before `first_day`."""
+        days: dict[str, list[list[str]]] = {}
+        for file in sorted(files, key=lambda one: one.path):
+            days.setdefault(file.minute[:_DAY], []).append([file.path, file.etag])
+        for day, named in days.items():
+            if day >= first_day:
+                content = json.dumps({"format": FORMAT, "files": named}, ensure_ascii=False)
+                self._store.replace(_path(number, f"{_PASSED}/{day}"), content.encode())
+        for day in self._store.list(_PASSED).folders:
+            if day < first_day:
+                self._store.delete_folder(f"{_PASSED}/{day}")
+
+    @contextmanager
+    def _reading(self, path: str, hint: str) -> Iterator[Mapping[str, Any]]:
+        """A record, for a block that reads it. Raises EventRecordsUnreadable."""
+        try:
+            record = json.loads(self._store.read(path))
+            if record["format"] != FORMAT:
+                raise ValueError(f"its format is {record['format']}, not {FORMAT}")
+            yield record
+        except MALFORMED as error:
+            raise EventRecordsUnreadable(
+                f"it cannot be read which event files were applied: {error}",
+                where=self._store.location(path),
+                hint=hint,
+            ) from error
 
     def _write(self, number: int, files: Iterable[ReadFile], horizon: str) -> None:
         record = {
@@ -196,5 +249,5 @@ def day_of(moment: datetime) -> str:
     return f"{moment.year:04}{moment:%m%d}"
 
 
-def _path(number: int) -> str:
-    return f"{_FILES}/{number:020d}.json"
+def _path(number: int, folder: str = _FILES) -> str:
+    return f"{folder}/{number:020d}.json"
