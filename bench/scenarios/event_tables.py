@@ -252,7 +252,7 @@ class _Bucket:
                 (minute / f"{number}.avro").hardlink_to(minute / "0.avro")
         day = f"{datetime.now(UTC) - timedelta(days=3):%Y%m%d}"
         journals = FileJournals(LocalStore(root))
-        journals.add(journals.read(), [], day, day)
+        journals.add(journals.read(), [], day, lambda: day)
         self._consumer = _consumer(root, self._bucket)
         self._consumer.cycle()
 

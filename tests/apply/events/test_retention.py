@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.apply.events import consumer
+from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.storage.local import LocalStore
@@ -182,3 +185,161 @@ def test_a_replay_leaves_what_was_applied_before_the_retention(
     before = bucket.plain()
     assert bucket.consumer().replay() == 1
     assert bucket.plain() == before
+
+
+def times(bucket: Bucket) -> tuple[int, int]:
+    """Now, and long before the retention."""
+    now = int(bucket.clock.moment.timestamp() * 1000)
+    return now, now - 90 * DAY
+
+
+@pytest.mark.clause("ST-248", "ST-254")
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["mended", "same"])
+@pytest.mark.parametrize("many", [0, MOST_ROWS], ids=["listed", "unlisted"])
+@pytest.mark.parametrize("mode", ["merge", "append", "keyless"])
+def test_a_replay_after_the_retention_obeys_the_order_and_makes_no_duplicates(
+    tmp_path: Path, mode: str, many: int, is_replaced: bool
+) -> None:
+    key = () if mode == "keyless" else ("id",)
+    bucket = Bucket(tmp_path, is_append=mode == "append", retention=timedelta(days=5))
+    now, old = times(bucket)
+
+    def file(change: str) -> list[dict[str, Any]]:
+        dead = [event(old + 1, {"id": 1}, change, key=key, uuid=f"x{n}") for n in range(many + 1)]
+        return [event(old, {"id": 1}, key=key, uuid="a"), *dead]
+
+    bucket.put("a.jsonl", *file("PUT"))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(old + 2, {"id": 1}, "DELETE", key=key, uuid="b"))
+    bucket.cycle()
+    for day in range(3):
+        new = event(now - day * DAY, {"id": 3 + day}, "UPDATE", key=key, uuid=f"c{day}")
+        bucket.put(f"c{day}.jsonl", new)
+        bucket.cycle(anew=True)
+    before = bucket.plain()
+    if is_replaced:
+        bucket.put("a.jsonl", *file("UPDATE"))
+    assert bucket.consumer().replay() == 1
+    count = 1 + many if is_replaced and mode != "merge" else 0
+    assert len(bucket.plain()) == len(before) + count
+    if mode == "merge":
+        assert bucket.plain() == before == [{"id": n} for n in (3, 4, 5)]
+
+
+def letters_of(bucket: Bucket, name: str, time: int, **changed: Any) -> Path:
+    """Apply a file with an event and a dead letter."""
+    good = event(time, {"id": time}, "DELETE", uuid=f"{name}g", **changed)
+    bad = event(time + 1, {"id": time}, "PUT", uuid=f"{name}b", **changed)
+    path = bucket.put(f"{name}.jsonl", good, bad)
+    bucket.cycle()
+    return path
+
+
+def deleted(bucket: Bucket) -> list[int]:
+    return sorted(row["k0"] for row in remembered(bucket) if row["deletion"])
+
+
+def link_made(path: Path) -> None:
+    """One that leads out of the bucket."""
+    path.unlink()
+    path.symlink_to(__file__)
+
+
+def folder_made(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.clause("ST-248", "ST-254")
+@pytest.mark.parametrize("removed", [Path.unlink, link_made, folder_made])
+def test_what_dead_letters_need_is_forgotten_when_they_cannot_be_replayed_any_more(
+    tmp_path: Path, removed: Callable[[Path], None]
+) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now, old = times(bucket)
+    bucket.put("0.jsonl", event(old - 9 * DAY, {"id": 1}, "DELETE"), event(old - DAY, {"id": 2}))
+    bucket.cycle()
+    first = letters_of(bucket, "a", old)
+    second = letters_of(bucket, "b", old + 20 * DAY)
+    bucket.put("c.jsonl", event(now, {"id": 3}))
+    bucket.cycle()
+    assert deleted(bucket) == [old, old + 20 * DAY]
+    removed(first)
+    bucket.clock.moment += consumer.LOOK
+    bucket.put("d.jsonl", event(now + 1, {"id": 3}))
+    bucket.cycle()
+    assert deleted(bucket) == [old + 20 * DAY]
+    # Mended, it is not waited for any more. Its event is older than the deletion.
+    second.unlink()
+    bucket.put("b.jsonl", event(old + 20 * DAY - 1, {"id": old + 20 * DAY}, uuid="bb"))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 2}, {"id": 3}]
+    bucket.put("e.jsonl", event(now + 2, {"id": 3}))
+    bucket.cycle()
+    assert deleted(bucket) == []
+
+
+@pytest.mark.clause("ST-248", "ST-254")
+def test_dead_letters_hold_what_is_remembered_of_their_tables_only(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now, old = times(bucket)
+    bucket.put("0.jsonl", event(old, {"id": 1}, "DELETE"))
+    letters_of(bucket, "a", old, table="others")
+    bucket.put("b.jsonl", event(now, {"id": 3}))
+    bucket.cycle()
+    assert deleted(bucket) == []
+
+
+@pytest.mark.clause("ST-254")
+@pytest.mark.parametrize("line", ["{", '{"payload": {"id": 1}}'])
+def test_while_it_is_not_known_what_dead_letters_need_nothing_is_forgotten(
+    tmp_path: Path, line: str
+) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now, old = times(bucket)
+    bucket.put("0.jsonl", event(old, {"id": 1}, "DELETE"))
+    bucket.put("bad.jsonl", line)
+    bucket.put("bad.avro", "Obj\x01 and no header")
+    bucket.cycle()
+    for number in range(2):
+        bucket.put(f"b{number}.jsonl", event(now + number, {"id": 3}))
+        bucket.cycle(anew=True)
+    assert deleted(bucket) == [1]
+
+
+@pytest.mark.clause("ST-254")
+def test_dead_letters_of_an_earlier_release_hold_what_is_remembered(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now, old = times(bucket)
+    letters_of(bucket, "a", old)
+    (record,) = (bucket.root / "Files/Mirrorlake/events/files").glob("*.json")
+    content = json.loads(record.read_text())
+    content["files"] = [file[:6] for file in content["files"]]
+    record.write_text(json.dumps(content))
+    bucket.put("b.jsonl", event(now, {"id": 3}))
+    bucket.cycle(anew=True)
+    assert deleted(bucket) == [old]
+    assert bucket.consumer().replay() == 1
+    (file,) = bucket.consumer()._journal.dead
+    assert (file.oldest_ms, file.retries) == (old, 1)
+
+
+@pytest.mark.clause("ST-254")
+def test_a_repair_reads_what_dead_letters_need(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, retention=timedelta(days=5))
+    now, old = times(bucket)
+
+    def minute(time: int) -> str:
+        return f"{datetime.fromtimestamp(time / 1000, UTC):%Y/%m/%d/%H/%M}"
+
+    bad = bucket.put("a.jsonl", event(old, {"id": 1}, "PUT"), minute=minute(old))
+    bucket.put("b.jsonl", event(old + 1, {"id": 1}, "DELETE"), minute=minute(old + DAY))
+    bucket.put("c.jsonl", event(now, {"id": 3}), minute=minute(now))
+    bucket.cycle()
+    bucket.cycle()
+    for file in (bucket.root / "Files/Mirrorlake/events/tables").rglob("*.parquet"):
+        file.unlink()
+    bucket.consumer().rebuild(ORDERS_PUBLIC)
+    bad.write_text(json.dumps(event(old, {"id": 1})))
+    assert bucket.consumer().replay() == 1
+    assert bucket.plain() == [{"id": 3}]

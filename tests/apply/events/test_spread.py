@@ -106,6 +106,7 @@ def told(bucket: Bucket) -> dict[str, Any]:
             file.path: [(letter.reason, sorted(letter.rows)) for letter in file.letters]
             for file in dead
         },
+        "may be replayed": {file.path: (file.oldest_ms, file.tables) for file in dead},
     }
 
 

@@ -7,10 +7,11 @@ were not recorded are read again, and their events change nothing (ST-223).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -22,15 +23,24 @@ from mirrorlake.apply.events.batches.tasks import TableOutcome
 from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import (
     HELD,
-    DeadLetters,
     FileJournals,
     ReadFile,
     day_of,
     letters_of,
+    replayable,
+    with_those_of,
 )
 from mirrorlake.apply.events.listing import EventFiles, FoundFile, moment_of
-from mirrorlake.apply.events.reading import DeadLetter, FileEvents, TableEvents, Types, by_table
+from mirrorlake.apply.events.reading import (
+    DeadLetter,
+    FileEvents,
+    TableEvents,
+    Types,
+    by_table,
+    oldest,
+)
 from mirrorlake.apply.events.rebuild import StateRebuild
+from mirrorlake.apply.events.remembered.retention import EPOCH
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
@@ -42,7 +52,7 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.table import TableId
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()
 
@@ -51,6 +61,9 @@ BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
 """Maximum size and number of files that are applied together, because their events are held in
 memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
 
+
+LOOK = timedelta(hours=1)
+"""Interval between two looks whether files with dead letters are still there."""
 
 _AGAIN = "It is tried again with the next files and at each start. If it recurs, report it."
 
@@ -85,7 +98,7 @@ class _Held:
 class _AppliedFiles:
     """The files of a batch, and what became of their events.
 
-    tables: of each file, by its path.
+    tables, oldest_ms: of each file, by its path.
     stopped: the stopped tables with their errors.
     waiting: events of tables that may continue when more events arrive.
     is_replay: whether the files are read for their dead letters.
@@ -94,12 +107,20 @@ class _AppliedFiles:
     def __init__(self, files: Sequence[FoundFile], *, is_replay: bool = False) -> None:
         self.files, self.is_replay = files, is_replay
         self.tables = {file.path: set[TableId]() for file in files}
+        self.oldest_ms: dict[str, int | None] = {}
         self.letters: list[DeadLetter] = []
         self.stopped: dict[TableId, TableError] = {}
         self.waiting: dict[TableId, list[TableEvents]] = {}
 
-    def read(self, file: FoundFile, tables: Set[TableId], letters: Iterable[DeadLetter]) -> None:
+    def read(
+        self,
+        file: FoundFile,
+        tables: Set[TableId],
+        letters: Iterable[DeadLetter],
+        oldest_ms: int | None,
+    ) -> None:
         self.tables[file.path] |= tables
+        self.oldest_ms[file.path] = oldest([self.oldest_ms.get(file.path), oldest_ms])
         self.letters += letters
 
 
@@ -138,6 +159,7 @@ class EventConsumer:
         self._tables: dict[TableId, EventTable] = {}
         self._held: dict[str, _Held] = {}
         self._changed = set[TableId]()
+        self._looked, self._there = datetime.min.replace(tzinfo=UTC), dict[str, bool]()
         self._reader = FileReader(source, settings, self._known, self._go_on)
 
     def cycle(self) -> int:
@@ -191,7 +213,7 @@ class EventConsumer:
     def rebuild(self, table: TableId) -> None:
         """Compute the state of a table anew, from the files of the retention (`rebuild`). Raises
         TableError, OSError."""
-        first_day = self._horizon((), self._clock.now(), self._settings.retention)
+        first_day = self._first_day(self._waiting_ms(table))
         files = list(self._files.list(first_day if self._journal.files else ""))
         passed = self._journals.passed(files)
         known = {file.path for file in files if self._is_applied(file, passed)}
@@ -292,7 +314,8 @@ class EventConsumer:
             some = parts
             if tables is None:
                 for file, part in zip(files, parts, strict=True):
-                    done.read(file, {one.table for one in part.tables}, part.letters)
+                    own = {one.table for one in part.tables}
+                    done.read(file, own, part.letters, part.oldest_ms)
             else:
                 some = [part.of(tables) for part in parts]
                 done.letters += [letter for part in some for letter in part.letters]
@@ -327,7 +350,7 @@ class EventConsumer:
             if report.tables & left:
                 again.append(file)  # which finds those of these tables once more
                 letters = [letter for letter in letters if letter.table not in names]
-            done.read(file, report.tables, letters)
+            done.read(file, report.tables, letters, report.oldest_ms)
         if left:
             self._apply_files(done, again, left)
         if others := [file for file in done.files if file.path not in found.files]:
@@ -430,10 +453,48 @@ class EventConsumer:
             self._go_on()
             self._check()
             try:
-                self._table(table).prune(self._clock.now())
+                waiting = partial(self._waiting_ms, table)
+                self._table(table).prune(self._clock.now(), waiting)
             except TableError as error:
                 self._results.stopped(table, error)
         self._changed.clear()
+
+    def _waiting_ms(
+        self, table: TableId | None = None, more: Sequence[ReadFile] = ()
+    ) -> int | None:
+        """The time of the oldest event that a replay may apply to a table, or to any, milliseconds:
+        what is remembered from the retention before it on is needed (ST-254). None if there is
+        none. more: files that are not in the journal yet."""
+        times = (
+            file.oldest_ms or 0
+            for file in (*self._journal.dead, *more)
+            if file.letters
+            and (table is None or file.concerns(table))
+            and self._can_be_replayed(file.path)
+        )
+        return min(times, default=None)
+
+    def _can_be_replayed(self, path: str) -> bool:
+        """Whether a file is there; looked up once in a while. Raises OSError."""
+        if (now := self._clock.now()) - self._looked >= LOOK:
+            self._looked, self._there = now, {}
+        if path not in self._there:
+            self._there[path] = True
+            try:
+                with suppress(PermissionError):  # it is there
+                    self._source.open(path).close()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UnsafePath):
+                self._there[path] = False
+        return self._there[path]
+
+    def _first_day(self, waiting_ms: int | None, new: Iterable[ReadFile] = ()) -> str:
+        """The first day whose files tell what is remembered. waiting_ms: as in
+        `retention.horizon`."""
+        started = self._clock.now()
+        if waiting_ms is not None:
+            with suppress(OverflowError):  # later than any time
+                started = min(started, EPOCH + timedelta(milliseconds=waiting_ms))
+        return self._horizon(new, started, self._settings.retention)
 
     def _record(self, done: _AppliedFiles, horizon: str) -> int:
         """Record the files of which every event is in its table or a dead letter, and the dead
@@ -454,20 +515,26 @@ class EventConsumer:
                 if known is not None and known.etag == file.etag:
                     continue  # it was applied before, and stays so
                 if is_same:
-                    dead = _with_those_of(stopped, before, dead)
+                    dead = with_those_of(stopped, before, dead)
             is_told = is_same and set(dead) == set(before)
             if stopped and not again and (is_told or not (dead or before)):
                 continue  # there is nothing new to record
             applied += not stopped
             etag, retries = held if stopped else file.etag, (known.retries if known else 0) + again
-            recorded.append(ReadFile(file.path, etag, file.minute, dead, retries, now))
+            read = ReadFile(file.path, etag, file.minute, dead, retries, now)
+            recorded.append(replayable(read, tables, done.oldest_ms.get(file.path), known))
+            self._there.pop(file.path, None)
             if dead and not is_told:
                 log.warning(EVENTS_DEAD, file=file.path, events=sum(one.count for one in dead))
         # While files are held, the horizon must not advance.
         wanted = self._journal.horizon if self._held or not horizon else horizon
         if recorded:
-            first_day = self._horizon(recorded, self._clock.now(), self._settings.retention)
-            self._journal = self._journals.add(self._journal, recorded, wanted, first_day)
+            self._journal = self._journals.add(
+                self._journal,
+                recorded,
+                wanted,
+                lambda: self._first_day(self._waiting_ms(more=recorded), recorded),
+            )
             self._reached(CrashPoint.EVENT_FILES_RECORDED)
         return applied
 
@@ -480,17 +547,6 @@ class EventConsumer:
             known = EventTable(self._store, table, self._settings, self._reached)
             self._tables[table] = known
         return known
-
-
-def _with_those_of(
-    stopped: Collection[TableId], before: Iterable[DeadLetters], dead: tuple[DeadLetters, ...]
-) -> tuple[DeadLetters, ...]:
-    """Dead letters of a file, with those from before of tables that have stopped since then, which
-    are not found again."""
-    names = {str(table) for table in stopped}
-    found = {(one.table, one.reason) for one in dead}
-    kept = (one for one in before if one.table in names)
-    return (*dead, *(one for one in kept if (one.table, one.reason) not in found))
 
 
 def _chosen(

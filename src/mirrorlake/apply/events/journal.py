@@ -14,17 +14,18 @@ again. Only that reads it: it tells them from files that came too late to be fou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.apply.events.listing import FoundFile
-from mirrorlake.apply.events.reading import MOST_ALIKE, WHOLE_FILE, DeadLetter
+from mirrorlake.apply.events.reading import MOST_ALIKE, WHOLE_FILE, DeadLetter, oldest
 from mirrorlake.apply.events.remembered.state import FOLDER, numbers_in
 from mirrorlake.errors import EventRecordsUnreadable
 from mirrorlake.mirror.table.progress import MALFORMED
+from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
 FORMAT = 1
@@ -74,6 +75,8 @@ class ReadFile:
     minute: of its folder, `yyyymmddhhmm`, "" for any other folder.
     retries: how often it was read again for its dead letters.
     time: when it was recorded.
+    oldest_ms, tables: of a file with dead letters, the earliest source time of its events, and the
+        tables whose events it has; None and empty where it is not known, as of an unreadable file.
     """
 
     path: str
@@ -82,6 +85,12 @@ class ReadFile:
     letters: tuple[DeadLetters, ...] = ()
     retries: int = 0
     time: str = ""
+    oldest_ms: int | None = None
+    tables: tuple[str, ...] = ()
+
+    def concerns(self, table: TableId) -> bool:
+        """Whether a replay may apply events to a table."""
+        return bool(self.letters) and (not self.tables or str(table) in self.tables)
 
     @property
     def is_held(self) -> bool:
@@ -92,13 +101,15 @@ class ReadFile:
             [letter.table, letter.reason, list(letter.rows), letter.count]
             for letter in self.letters
         ]
-        return [self.path, self.etag, self.minute, letters, self.retries, self.time]
+        record = [self.path, self.etag, self.minute, letters, self.retries, self.time]
+        return [*record, self.oldest_ms, list(self.tables)] if letters else record
 
     @classmethod
     def parse(cls, record: Sequence[Any]) -> Self:
-        path, etag, minute, records, retries, time = record
+        path, etag, minute, records, retries, time, *more = record
         letters = (DeadLetters(t, reason, tuple(rows), count) for t, reason, rows, count in records)
-        return cls(path, etag, minute, tuple(letters), int(retries), time)
+        oldest_ms, tables = more or (None, ())  # an earlier release did not record them
+        return cls(path, etag, minute, tuple(letters), int(retries), time, oldest_ms, tuple(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,8 @@ class FileJournal:
     @property
     def dead(self) -> list[ReadFile]:
         """The files with dead letters, sorted by path."""
-        return [file for _path, file in sorted(self.files.items()) if file.letters]
+        found = (file for file in self.files.values() if file.letters)
+        return sorted(found, key=lambda file: file.path)
 
 
 class FileJournals:
@@ -162,10 +174,14 @@ class FileJournals:
         return found
 
     def add(
-        self, journal: FileJournal, files: Iterable[ReadFile], horizon: str, first_day: str
+        self,
+        journal: FileJournal,
+        files: Iterable[ReadFile],
+        horizon: str,
+        first_day: Callable[[], str],
     ) -> FileJournal:
-        """Record files, replacing their earlier entries. horizon: from now on; first_day: the first
-        of which is remembered which files were applied."""
+        """Record files, replacing their earlier entries. horizon: from now on; first_day: returns
+        the first day of which is remembered which files were applied."""
         new = {file.path: file for file in files}
         number = journal.numbers[-1] + 1 if journal.numbers else 1
         known = {**journal.files, **new}
@@ -175,7 +191,7 @@ class FileJournals:
                 journal, files=known, horizon=horizon, numbers=(*journal.numbers, number)
             )
         left = {path: file for path, file in known.items() if is_looked_at(file, horizon)}
-        self._pass(number, [known[path] for path in known.keys() - left.keys()], first_day)
+        self._pass(number, [known[path] for path in known.keys() - left.keys()], first_day())
         # The newest record contains everything; the others are no longer needed.
         self._write(number, left.values(), horizon)
         for old in journal.numbers:
@@ -251,3 +267,33 @@ def day_of(moment: datetime) -> str:
 
 def _path(number: int, folder: str = _FILES) -> str:
     return f"{folder}/{number:020d}.json"
+
+
+def with_those_of(
+    stopped: Collection[TableId], before: Iterable[DeadLetters], dead: tuple[DeadLetters, ...]
+) -> tuple[DeadLetters, ...]:
+    """Dead letters of a file, with those from before of tables that have stopped since then, which
+    are not found again."""
+    names = {str(table) for table in stopped}
+    found = {(one.table, one.reason) for one in dead}
+    kept = (one for one in before if one.table in names)
+    return (*dead, *(one for one in kept if (one.table, one.reason) not in found))
+
+
+def replayable(
+    file: ReadFile, tables: Set[TableId], oldest_ms: int | None, known: ReadFile | None
+) -> ReadFile:
+    """A file with what a replay of its dead letters may need. tables: that it has events of, apart
+    from some of the dead letters. known: the file as it was recorded before."""
+    if not file.letters:
+        return file
+    names = {*map(str, tables), *(letter.table for letter in file.letters)}
+    if known is not None and known.letters:
+        oldest_ms = oldest([oldest_ms, known.oldest_ms])
+        names |= {*(known.tables or [""])}
+    is_whole = any(letter.is_file for letter in file.letters)
+    return replace(
+        file,
+        oldest_ms=None if is_whole or oldest_ms is None else max(oldest_ms, 0),
+        tables=() if is_whole or "" in names else tuple(sorted(names)),
+    )

@@ -132,10 +132,12 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class FileEvents:
-    """The events of a file, or some of them."""
+    """The events of a file, or some of them. oldest_ms: the earliest source time, also of dead
+    letters; None if no event tells one."""
 
     tables: Sequence[TableEvents] = ()
     letters: Sequence[DeadLetter] = ()
+    oldest_ms: int | None = None
 
     @classmethod
     def together(cls, parts: Sequence[FileEvents]) -> FileEvents:
@@ -143,6 +145,7 @@ class FileEvents:
         return cls(
             [one for part in parts for one in part.tables],
             [one for part in parts for one in part.letters],
+            oldest(part.oldest_ms for part in parts),
         )
 
     @property
@@ -156,6 +159,7 @@ class FileEvents:
         return FileEvents(
             [one for one in self.tables if one.table in tables],
             [one for one in self.letters if one.row == WHOLE_FILE or one.table in names],
+            self.oldest_ms,
         )
 
     def without_rows(self) -> FileEvents:
@@ -212,7 +216,8 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
     is_inferred: whether the columns are those of all events, so that a table has only those of
         which its events have values.
     """
-    numbers = batch.row.tolist()
+    numbers, times = batch.row.tolist(), contiguous(batch.head.column(SOURCE_TIMESTAMP))
+    oldest_ms = pc.min(times).as_py()
     unfit = {row for rows in batch.unfit.values() for row in rows.tolist()}
     read = {row: why for row, why in batch.rejected.items() if row not in unfit}
     try:
@@ -223,7 +228,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
             DeadLetter(name, numbers[row], batch.rejected.get(row, why))
             for row in range(len(batch))
         )
-        return FileEvents((), _counted(unread))
+        return FileEvents((), _counted(unread), oldest_ms)
     tables = list[TableEvents]()
     parts = [
         pc.fill_null(contiguous(batch.head.column(column)), "")
@@ -288,7 +293,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         )
         for row, reason in sorted(rejected.items())
     )
-    return FileEvents(tables, _counted(letters))
+    return FileEvents(tables, _counted(letters), oldest_ms)
 
 
 def _databases(head: pa.Table, source: EventSource) -> pa.Array | str:
@@ -364,6 +369,11 @@ def _filtered(rows: pa.Table, which: np.ndarray) -> pa.Table:
     if rows.num_columns:
         return rows.filter(mask)
     return pa.table({"_": mask}).filter(mask).select([])
+
+
+def oldest(times: Iterable[int | None]) -> int | None:
+    """The earliest of the times that are known; None if none is."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def by_table(files: Sequence[FileEvents]) -> Iterator[tuple[TableId, list[TableEvents]]]:

@@ -185,11 +185,16 @@ class EventTable:
         if self._commit(loaded.snapshot.version + 1, actions, "OPTIMIZE", {}):
             self._reached(CrashPoint.COMPACTION_COMMITTED)
 
-    def prune(self, now: datetime) -> None:
-        """Remove state that is no longer needed, once a day."""
+    def prune(self, now: datetime, waiting: Callable[[], int | None] = lambda: None) -> None:
+        """Remove state that is no longer needed, once a day. waiting: returns the `waiting_ms` of
+        `retention.horizon`."""
         loaded = self._load()
-        before = retention.horizon(loaded.state, self._settings.retention, now)
-        if not loaded.snapshot.exists or before - loaded.state.pruned_ms < retention.STEP_MS:
+        state, back = loaded.state, self._settings.retention
+        before = retention.horizon(state, back, now)
+        if not loaded.snapshot.exists or before - state.pruned_ms < retention.STEP_MS:
+            return
+        before = retention.horizon(state, back, now, waiting())
+        if before - state.pruned_ms < retention.STEP_MS:
             return
         with self._folder.open():
             try:

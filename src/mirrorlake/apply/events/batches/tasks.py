@@ -44,10 +44,11 @@ class FilesTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What a file has: the tables of its events, and dead letters."""
+    """What a file has: the tables of its events, dead letters, and as in `FileEvents`."""
 
     tables: frozenset[TableId] = frozenset()
     letters: Sequence[DeadLetter] = ()
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ def _prepared_files(task: FilesTask) -> FilesOutcome:
     if found is None:
         return FilesOutcome(left=TOO_LARGE)
     reports = [
-        ReadReport(frozenset(one.table for one in file.tables), file.letters) for file in found
+        ReadReport(frozenset(one.table for one in file.tables), file.letters, file.oldest_ms)
+        for file in found
     ]
     together = list(by_table(found))
     del found  # so that the events of a table are freed when they are applied

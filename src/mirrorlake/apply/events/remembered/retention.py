@@ -1,8 +1,9 @@
 """Bounds the state beside a table: removes what no future event can need.
 
 A future event is later than the horizon, because older minute folders are no longer listed
-(ST-178). For a key whose events are all older, a deletion is removed (ST-248). For any other key,
-older events are removed except the one that determines the row: any later event supersedes them
+(ST-178), and because it is held back for dead letters that may be replayed (ST-254). For a key
+whose events are all older, a deletion is removed (ST-248). For any other key, older events are
+removed except the one that determines the row: any later event supersedes them
 (`mirror.event_order.resolution`). For a table that keeps every event, the identities of older ones
 are removed, because they are not read again.
 """
@@ -30,13 +31,20 @@ SOURCE_MS = "source_ms"
 STEP_MS = 24 * 60 * 60 * 1000
 """How far the horizon moves before the next pruning, which reads every file with older events."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def horizon(state: EventTableState, retention: timedelta, now: datetime) -> int:
+def horizon(
+    state: EventTableState, retention: timedelta, now: datetime, waiting_ms: int | None = None
+) -> int:
     """The time before which state may be removed, milliseconds: the retention before the latest
-    event, or before now if that is earlier."""
-    latest = min(state.source_ms, (now - _EPOCH) // timedelta(milliseconds=1))
+    event, or before now or `waiting_ms` if that is earlier.
+
+    waiting_ms: the time of the oldest event that may still be replayed; None if there is none.
+    """
+    latest = min(state.source_ms, (now - EPOCH) // timedelta(milliseconds=1))
+    if waiting_ms is not None:
+        latest = min(latest, waiting_ms)
     return latest - retention // timedelta(milliseconds=1)
 
 
