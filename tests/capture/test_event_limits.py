@@ -28,6 +28,8 @@ from mirrorlake.events.reading import read_events
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.crash_points import no_crash
 from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.types import LONG
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from tests.capture.streams import ID, NARROW
@@ -58,6 +60,24 @@ class Slow:
             self._clock.advance(60)
             schema = arrow_schema(part.table.schema)
             yield pa.RecordBatch.from_pydict({"id": [number], "note": ["x" * size]}, schema=schema)
+
+
+@pytest.mark.clause("ST-171")
+@pytest.mark.parametrize("extension", [EventExtension.AVRO, EventExtension.JSON])
+@pytest.mark.parametrize("width", [2, 40])
+def test_files_are_as_large_as_they_may_be(extension: EventExtension, width: int) -> None:
+    """As they are written: metadata and names of columns are more than the values of a narrow
+    table."""
+    schema = Schema.of([Column(f"column_{number}", LONG) for number in range(width)])
+    table = SourceTable(ID, schema, ("column_0",), "1")
+    settings = EventsSettings("s", Path("there"), extension=extension, rotation_bytes=100_000)
+    columns = [pa.array(range(10**12, 10**12 + 2_000), pa.int64())] * width
+    rows = pa.table(columns, schema=arrow_schema(schema))
+    event_object = build.described(table, settings)
+    events = build.loaded(event_object, table, rows, "0" * 16, 0, 0, 0)
+    sizes = [len(file.content) for file in FileMaker(settings, 1).files(event_object, events)]
+    assert len(sizes) > 2
+    assert all(60_000 < size < 140_000 for size in sizes[:-1])
 
 
 def loaded(sizes: Sequence[int]) -> tuple[list[dict[str, Any]], Records]:

@@ -112,7 +112,7 @@ class Written:
             state,
             [(table, Lsn(0)) for table in LOADED],
             position,
-            EventsSettings("s", Path("there"), rotation_bytes=200, truncations=truncations),
+            EventsSettings("s", Path("there"), rotation_bytes=1_000, truncations=truncations),
             self.store,
             SteppedClock(),
             lost,

@@ -12,6 +12,7 @@ import pyarrow as pa
 import structlog
 
 from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.capture.events.sizes import besides_values
 from mirrorlake.events.encode.avro import avro_rows
 from mirrorlake.events.encode.container import container_of
 from mirrorlake.events.encode.fragments import offsets_of
@@ -67,8 +68,12 @@ class FileMaker:
         written in this order: a consumer may list the folder after each of them, and one that
         finds events without their schema guesses types that later events do not fit.
         """
+        if not len(rows):
+            return
         if per_file is None:
-            per_file = self.settings.events_per_file(len(rows), rows.size)
+            besides = besides_values(self.settings, event_object, rows.slice(0, 1))
+            size = rows.size + len(rows) * besides
+            per_file = self.settings.events_per_file(len(rows), size)
         for minute, indexes in by_minute(rows):
             moment = _EPOCH + timedelta(minutes=minute)
             folder = "/".join(

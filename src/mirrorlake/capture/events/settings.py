@@ -47,6 +47,6 @@ class EventsSettings:
         return MetadataSwitches(long_tx_id=self.long_tx_id)
 
     def events_per_file(self, count: int, size: int) -> int:
-        """How many of so many events, of so many bytes in memory, are about as large as a file may
+        """How many of so many events, of so many bytes together, are about as large as a file may
         be."""
         return max(-(-count // max(-(-size // self.rotation_bytes), 1)), 1)

@@ -28,6 +28,7 @@ from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import EVENTS_FAILED, FileMaker
 from mirrorlake.capture.events.infinities import Infinities
 from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.capture.events.sizes import EventSizes
 from mirrorlake.capture.events.state import (
     AssignedBatch,
     BatchTimes,
@@ -85,7 +86,7 @@ class EventsWriter:
         self._waiting: list[TakenRows] = []
         self._repeated: list[TakenRows] = []  # of the batch that an earlier process assigned
         self._oldest: float | None = None
-        self._size = 0
+        self._sizes, self._size = EventSizes(settings), 0.0
         self._first = dict[str, tuple[int, int]]()  # as in `Records.waiting_events`
         self._latest = dict(state.latest)  # with what waits
         self._reaching = dict[str, int]()  # with what is written and not noted
@@ -206,7 +207,7 @@ class EventsWriter:
         self._none_waits()
 
     def _none_waits(self) -> None:
-        self._oldest, self._size = None, 0
+        self._oldest, self._size = None, 0.0
         if self._first:
             self._first = {}
             self._tell_waiting()
@@ -253,10 +254,10 @@ class EventsWriter:
             if which.any():
                 taken = self._taken(whole.only(which), transactions, gone[which])
                 waiting.append(taken)
+                self._size += self._sizes.of(taken).sum()
                 if (table := str(taken.table.table)) not in self._first:
                     read = milliseconds(self._clock.now())
                     self._first[table] = int(taken.changed.min()), read
-        self._size += whole.rows.nbytes
         self._oldest = now if self._oldest is None else self._oldest
 
     def _taken(self, run: Changes, transactions: Transactions, gone: np.ndarray) -> TakenRows:
@@ -345,7 +346,7 @@ class EventsWriter:
     def _cuts(self, taken: Sequence[TakenRows]) -> list[int]:
         """The numbers of the changes of a table with which files begin, but for the first: each is
         about as large as a file may be (ST-171)."""
-        sizes = np.concatenate([rows.sizes for rows in taken])
+        sizes = np.concatenate([self._sizes.of(rows) for rows in taken])
         begins = np.concatenate(([0.0], np.cumsum(sizes)[:-1]))
         file = np.floor_divide(begins, self._settings.rotation_bytes)
         return [int(number) for number in np.flatnonzero(np.diff(file)) + 1]
