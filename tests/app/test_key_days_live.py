@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.app.own_root import of_root
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.capture.backfill.backfills import BackfillSettings
+from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
+from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.capture.record import Records
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database
@@ -61,3 +66,60 @@ def test_a_table_lives_with_an_infinity_in_its_key(evolving: EvolvingDatabase) -
     assert last == {"9999-12-31": 5, "2024-02-29": 2}
     evolving.live(["delete from days where day = 'infinity'"], each=True)
     evolving.check("days")
+
+
+KEYS = ["day, n", "n, day"]
+END = "insert into days select {}, g, 'a' from generate_series({}, {}) g"
+BOTH = (
+    END.format("'-infinity'", 1, 9),
+    END.format("date '2024-02-29' + g", 10, 14),
+    END.format("'infinity'", 15, 20),
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_table_with_infinities_in_its_key_is_read_again(
+    database: Database, store: LocalStore, key: str
+) -> None:
+    settings = BackfillSettings(ChunkLimits(4, seconds=0.0), look_seconds=0.0, retry_seconds=0.05)
+    evolving = EvolvingDatabase(database, store, backfill=settings)
+    create = f"create table days (day date, n int, note text, primary key ({key}))"
+    evolving.begin(LOG, create, *BOTH)
+    evolving.run("alter table days alter note type varchar(50) using note || '!'")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("days", columns="n, note")
+    assert evolving.jobs()
+
+
+@pytest.mark.parametrize("keys", [("0001-01-01", "2024-02-29"), ("2024-03-12", "9999-12-31")])
+def test_infinities_are_in_a_range_that_ends_where_they_are_in_the_mirror(
+    database: Database, store: LocalStore, keys: tuple[str, str]
+) -> None:
+    evolving = EvolvingDatabase(database, store)
+    evolving.begin(LOG, "create table days (day date primary key, n int)")
+    evolving.run("insert into days values ('-infinity', 1), ('2024-02-29', 2), ('infinity', 3)")
+    jobs = BackfillRecords(Records(store, root.LANDING))
+    jobs.request(BackfillRequest("job", "public.days", keys, None, "job"))
+    evolving.capture()
+    evolving.apply()
+    assert len(evolving.jobs()) == 1
+    evolving.check("days", columns="n")
+
+
+PART = "create table days_{} partition of days for values from ({}) to ({})"
+
+
+@pytest.mark.parametrize("emptied", [0, 1, 2])
+def test_a_partition_of_an_infinity_is_read_again(evolving: EvolvingDatabase, emptied: int) -> None:
+    bounds = ["minvalue", "'0001-01-01'", "'2024-01-01'", "maxvalue"]
+    evolving.begin(
+        LOG,
+        "create table days (day date, n int, primary key (day, n)) partition by range (day)",
+        *(PART.format(n, bounds[n], bounds[n + 1]) for n in range(3)),
+        "insert into days select d, g from unnest(array['-infinity', '2023-01-01', "
+        "'infinity']::date[]) d, generate_series(1, 5) g",
+    )
+    evolving.live([f"truncate days_{emptied}", "insert into log values (1)"], each=True)
+    evolving.check("days", columns="n")
+    assert evolving.jobs()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from psycopg import sql
 
 from mirrorlake.capture.backfill.reading import ChunkLimits, ReadChunk, chunks
 from mirrorlake.errors import CannotBackfill
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.keys import KeyRange, bound_of
+from mirrorlake.sources.postgresql.reading import key_ranges
 from mirrorlake.sources.table import SourceTable
 from tests.conformance.scene import named
+from tests.profiles import some
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -170,3 +174,69 @@ def test_a_key_with_the_name_of_an_output_column_is_read_in_its_order(captured: 
     for name in ("cases", "big"):
         found = values(read(captured, described(captured, name), KeyRange(), 5))
         assert [row["case"] for row in found] == list(range(1, 13)), name
+
+
+ENDS = {
+    "date": ("0001-01-01", "9999-12-31"),
+    "timestamp": ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    "timestamptz": ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"),
+}
+
+
+@pytest.mark.parametrize("key", ["day", "day, n", "n, day", "many, day, n", "day, other"])
+@pytest.mark.parametrize("kind", some(ENDS))
+def test_infinities_of_a_key_stand_where_the_mirror_has_them(
+    captured: Captured, kind: str, key: str
+) -> None:
+    """Beside rows with the days that they become."""
+    first, last = ENDS[kind]
+    days = ["infinity", "2024-02-29", "-infinity", *([] if key == "day" else [last, first])]
+    listed = ", ".join(f"'{day}'" for day in days)
+    captured.run(
+        f"create table days (day {kind}, n int, many int, other {kind}, primary key ({key}))",
+        "insert into days select day, n, n % 2, timestamp '2024-01-01' + n * interval '1 day' "
+        "from (select day, row_number() over (order by md5(day || '/' || g)) n "
+        f"from unnest(array[{listed}]::{kind}[]) day, "
+        f"generate_series(1, {1 if key == 'day' else 4}) g) q",
+    )
+    table, count = described(captured, "days"), 3 if key == "day" else 20
+    with closing(captured.source().snapshot()) as snapshot:
+        (whole,) = chunks(snapshot, table, KeyRange(), ChunkLimits(1_000))
+        assert whole.rows.num_rows == count
+        assert values(list(chunks(snapshot, table, KeyRange(), ChunkLimits(3)))) == values([whole])
+        for place in range(count):
+            at = bound_of(whole.rows, table.key, place)
+            for keys, part in (
+                (KeyRange().beyond(at), slice(place + 1, None)),
+                (KeyRange().ends_at(at), slice(place + 1)),
+                (KeyRange(at.select([0]), at.select([0]), is_closed=True), None),
+                (KeyRange(least=at.select(["day"])) if "day" in key else KeyRange(), None),
+                (KeyRange(below=at.select(["day"])) if "day" in key else KeyRange(), None),
+            ):
+                found = values(list(chunks(snapshot, table, keys, ChunkLimits(1_000))))
+                if part is None:
+                    chosen = whole.rows.filter(pa.array(keys.contains(whole.rows)))
+                    assert found == chosen.to_pylist()
+                else:
+                    assert found == values([whole])[part]
+
+
+@pytest.mark.parametrize("key", ["day, n", "n, day"])
+def test_a_table_that_may_have_infinities_is_read_by_its_index(
+    captured: Captured, key: str
+) -> None:
+    captured.run(
+        f"create table days (day date, n int, primary key ({key}))",
+        "insert into days select date '2024-01-01' + g, g from generate_series(1, 3000) g",
+        "analyze days",
+    )
+    table = described(captured, "days")
+    low = pa.table({"day": [date(2024, 2, 29)], "n": pa.array([59], pa.int32())}).select(table.key)
+    relation = sql.Composed([sql.SQL("only "), sql.Identifier("days")])
+    captured.run("set enable_seqscan to off", "set enable_bitmapscan to off")
+    for query in key_ranges.copies(table, relation, KeyRange(low), []):
+        asked = query.as_string().partition("(")[2].rpartition(")")[0].rpartition(")")[0]
+        plan = captured.database.sql.execute(f"explain {asked}").fetchall()
+        text = "\n".join(line for (line,) in plan)
+        assert "Index Cond" in text
+        assert "Sort" not in text or "\"day\" >= '9999-12-31'" in asked

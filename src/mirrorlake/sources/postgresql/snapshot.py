@@ -208,8 +208,9 @@ class PostgresSnapshot:
             self._idle.put(connection)
 
     def ordered(self, table: SourceTable, keys: KeyRange) -> Iterator[tuple[pa.RecordBatch, Lsn]]:
-        """By one COPY, in the order of an index where there is one, else by one sort. The table
-        cannot be altered until all of it is read, or the snapshot is closed."""
+        """By one COPY, in the order of an index where there is one, else by one sort; of a key that
+        begins with days or moments by up to three. The table cannot be altered until all of it is
+        read, or the snapshot is closed."""
         check_ordered(table)
         with self._reading(table) as connection:
             relation = relation_of(connection, table)
@@ -219,10 +220,12 @@ class PostgresSnapshot:
             columns = named_columns(
                 connection, table, relation, self._settings.extremes, self._noted
             )
-            query = key_ranges.copy(table, relation, keys, columns).as_bytes(connection)
+            queries = key_ranges.copies(table, relation, keys, columns)
+            sent = [query.as_bytes(connection) for query in queries]
             with any_text(connection):
-                for block in copied(connection, query, self._opened.hear):
-                    yield rows_of(block, table, columns), self.point
+                for query in sent:
+                    for block in copied(connection, query, self._opened.hear):
+                        yield rows_of(block, table, columns), self.point
             connection.execute(_UNLOCK)
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:

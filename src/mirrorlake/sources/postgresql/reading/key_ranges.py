@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 from psycopg import sql
@@ -14,6 +16,12 @@ from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn
 from mirrorlake.sources.postgresql.reading.named_columns import relation_of, selected
 from mirrorlake.sources.postgresql.types.mapping import Form
+from mirrorlake.sources.postgresql.types.values import (
+    FIRST_DAY,
+    FIRST_MOMENT,
+    LAST_DAY,
+    LAST_MOMENT,
+)
 from mirrorlake.sources.table import SourceTable
 
 _SAMPLE_BYTES = 8 << 20
@@ -29,20 +37,63 @@ where c.oid = %s::oid and not exists (
 """The bytes of a table, if nothing is known of what is in a column of it."""
 
 
-def copy(
+def copies(
     table: SourceTable, relation: sql.Composed, keys: KeyRange, columns: Sequence[CopiedColumn]
-) -> sql.Composed:
-    """All rows in a range, in the order of their keys as we have them."""
+) -> list[sql.Composed]:
+    """All rows in a range, in the order of their keys as we have them: by one query after the
+    other."""
     # In ORDER BY, a bare name is first that of an output column, as `case` of a text.
     *_only, whole = relation
     names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
-    order = sql.SQL(", ").join(map(partial(_sortable, table), table.key, names))
-    return sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
-        selected(columns),
-        relation,
-        _where(table, keys),
-        sql.SQL(" order by ") + order if table.key else sql.SQL(""),
+    query = sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)")
+    found = []
+    for stretch in _stretches(table, keys):
+        order = [
+            _clamped(table, name, column)
+            if _is_clamped(table, index, stretch)
+            else _sortable(table, name, column)
+            for index, (name, column) in enumerate(zip(table.key, names, strict=True))
+        ]
+        by = sql.SQL(" order by ") + sql.SQL(", ").join(order) if order else sql.SQL("")
+        where = _where(table, keys, stretch)
+        found.append(query.format(selected(columns), relation, where, by))
+    return found
+
+
+class _Stretch(Enum):
+    """The part of a range with some values of the first key column."""
+
+    ALL = "all"
+    FIRST = "{0} <= {1}"  # those that are the first day or moment in the mirror
+    BETWEEN = "{0} > {1} and {0} < {2}"
+    LAST = "{0} >= {2}"
+
+
+def _stretches(table: SourceTable, keys: KeyRange) -> list[_Stretch]:
+    """What a range is read in. Between the ends of the calendar an index has the order of the
+    mirror, so that a large table is not sorted for a few infinities."""
+    if len(table.key) < 2 or _ends(table, table.key[0]) is None:
+        return [_Stretch.ALL]
+    lows, highs = (
+        [
+            _end_of(_values(table, bound.select([table.key[0]]))[0])
+            for bound in bounds
+            if bound is not None and table.key[0] in bound.column_names
+        ]
+        for bounds in ((keys.low, keys.least), (keys.high, keys.below))
     )
+    found = [_Stretch.FIRST] if all(end < 0 for end in lows) else []
+    if all(end < 1 for end in lows) and all(end >= 0 for end in highs):
+        found.append(_Stretch.BETWEEN)
+    return [*found, _Stretch.LAST] if all(end > 0 for end in highs) else found
+
+
+def _is_clamped(table: SourceTable, index: int, stretch: _Stretch) -> bool:
+    """Whether the order by a key column is another one than that of the mirror. That by the last
+    column is not: what is the same in the mirror would be one row."""
+    if index == len(table.key) - 1 or _ends(table, table.key[index]) is None:
+        return False
+    return index > 0 or stretch is not _Stretch.BETWEEN
 
 
 def estimated(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
@@ -74,38 +125,88 @@ def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: i
     return int(count * 100 / percent)
 
 
-def _where(table: SourceTable, keys: KeyRange) -> sql.Composable:
-    """What chooses the selected rows in a range."""
+def _where(table: SourceTable, keys: KeyRange, stretch: _Stretch = _Stretch.ALL) -> sql.Composable:
+    """What chooses the selected rows in a stretch of a range."""
     conditions: list[sql.Composable] = []
+    if stretch is not _Stretch.ALL:
+        name, (first, last) = table.key[0], _ends(table, table.key[0]) or ("", "")
+        condition = sql.SQL(stretch.value)
+        conditions.append(condition.format(sql.Identifier(name), sql.SQL(first), sql.SQL(last)))
     if keys.low is not None:
-        conditions.append(_bounded(table, keys.low, ">=" if keys.is_closed else ">"))
+        conditions += _bounded(table, keys.low, ">=" if keys.is_closed else ">")
     if keys.high is not None:
-        conditions.append(_bounded(table, keys.high, "<="))
+        conditions += _bounded(table, keys.high, "<=")
     if keys.least is not None:
-        conditions.append(_bounded(table, keys.least, ">="))
+        conditions += _bounded(table, keys.least, ">=")
     if keys.below is not None:
-        conditions.append(_bounded(table, keys.below, "<"))
-    if condition := table.selection.get("rows"):
-        conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
+        conditions += _bounded(table, keys.below, "<")
+    if rows := table.selection.get("rows"):
+        conditions.append(sql.SQL("(") + sql.SQL(rows) + sql.SQL(")"))
     return sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
 
 
-def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> sql.Composed:
+def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> list[sql.Composed]:
+    """Which keys are on one side of a bound, as the mirror compares them; and, where PostgreSQL
+    cannot tell that from an index, what it can tell: that much is implied."""
+    values = _values(table, bound)
+    plain, exact, ends = [], [], []
+    for name, value in zip(bound.column_names, values, strict=True):
+        column, end = sql.Identifier(name), _end_of(value) if _ends(table, name) else 0
+        plain.append(_sortable(table, name, column))
+        exact.append(_clamped(table, name, column) if end else plain[-1])
+        ends.append(end)
+    found = [_compared(exact, sign, values)]
+    if any(ends):
+        # An infinity is beyond the end that it becomes: only what stands before it is implied.
+        short = -1 if sign.startswith(">") else 1
+        if count := ends.index(short) if short in ends else len(ends):
+            loose = sign if count == len(ends) else sign[0] + "="
+            found.append(_compared(plain[:count], loose, values[:count]))
+    return found
+
+
+def _values(table: SourceTable, bound: pa.Table) -> list[Any]:
     try:
-        values = [sql.Literal(column[0].as_py()) for column in bound.columns]
+        return [column[0].as_py() for column in bound.columns]
     except (ValueError, OverflowError) as error:  # a day that Python's calendar does not know
         raise CannotBackfill(
             "its key has a moment before the year 1 or after the year 9999",
             table=str(table.table),
             hint=f"`mirrorlake reset {table.table}` loads it anew.",
         ) from error
+
+
+def _compared(columns: Sequence[sql.Composable], sign: str, values: Sequence[Any]) -> sql.Composed:
     return sql.SQL("({}) {} ({})").format(
-        sql.SQL(", ").join(
-            _sortable(table, name, sql.Identifier(name)) for name in bound.column_names
-        ),
-        sql.SQL(sign),
-        sql.SQL(", ").join(values),
+        sql.SQL(", ").join(columns), sql.SQL(sign), sql.SQL(", ").join(map(sql.Literal, values))
     )
+
+
+_ENDS: Mapping[Form, tuple[str, str]] = {
+    Form.DATE: (f"'{FIRST_DAY}'::date", f"'{LAST_DAY}'::date"),
+    Form.TIMESTAMP: (f"'{FIRST_MOMENT}'::timestamp", f"'{LAST_MOMENT}'::timestamp"),
+    Form.INSTANT: (f"'{FIRST_MOMENT}+00'::timestamptz", f"'{LAST_MOMENT}+00'::timestamptz"),
+}
+"""What the infinities of a key become."""
+_EARLIEST, _LATEST = (
+    {day, datetime.combine(day, at, UTC)}
+    for day, at in ((date.min, time.min), (date.max, time.max))
+)
+
+
+def _ends(table: SourceTable, name: str) -> tuple[str, str] | None:
+    return _ENDS.get(table.source_types[name].form)
+
+
+def _end_of(value: Any) -> int:
+    """-1 for the first day or moment of the calendar, 1 for the last one, 0 for others."""
+    return -1 if value in _EARLIEST else int(value in _LATEST)
+
+
+def _clamped(table: SourceTable, name: str, column: sql.Composable) -> sql.Composed:
+    """A key column of days or moments, with infinities as they are landed."""
+    first, last = map(sql.SQL, _ends(table, name) or ("", ""))
+    return sql.SQL("greatest(least({}, {}), {})").format(column, last, first)
 
 
 _SORTED_ALIKE = {"uuid"}

@@ -19,6 +19,7 @@ MOST = 8
 _BOUNDS = re.compile(r"FOR VALUES FROM \((.+)\) TO \((.+)\)")
 _WHOLE_NUMBER = re.compile(r"'?(-?\d+)'?")
 _DAY = re.compile(r"'(\d{4}-\d\d-\d\d)'")
+_FIRST = re.compile(r"0001-01-01( 00:00:00(\+00)?)?")
 _MOMENT = re.compile(r"'(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?(\+00)?)'")
 
 
@@ -46,6 +47,8 @@ def bounds_of(column: str, kind: str, expression: str) -> ColumnBounds | None:
         if value is None and text != unbounded:
             return None
         ends.append(value[1] if value else None)
+    if ends[1] and _FIRST.fullmatch(ends[1]):
+        return None  # an infinity below it becomes just this day
     return ColumnBounds(column, *ends)
 
 
