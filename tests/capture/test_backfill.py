@@ -456,6 +456,30 @@ def test_bounds_are_values_of_the_first_key_column(
     assert column.to_pylist() == [value]
 
 
+UUID_TEXT = "c0eebc99-0010-4ef8-bb6d-6bb9bd380a11"
+ANOTHER = "C0EEBC9900104EF8BB6D6BB9BD380A11"
+
+
+@pytest.mark.parametrize("there", ["uuid", "order_id (uuid)"])
+@pytest.mark.parametrize("text", [UUID_TEXT, UUID_TEXT.upper(), f"{{{UUID_TEXT}}}", ANOTHER])
+def test_a_bound_of_uuids_is_as_the_rows_have_it(text: str, there: str) -> None:
+    table = keyed_by_text(there)
+    found = requested_range(table, (text, text))
+    assert found.low is not None
+    assert found.low["k"].to_pylist() == [UUID_TEXT]
+
+
+@pytest.mark.parametrize("text", ["c", "", UUID_TEXT + "0"])
+def test_a_text_that_is_no_uuid_is_refused(text: str) -> None:
+    with pytest.raises(CannotBackfill, match="no value of its key column k, which is a uuid"):
+        requested_range(keyed_by_text("uuid"), (text, text))
+
+
+def keyed_by_text(there: str) -> SourceTable:
+    schema = Schema.of([Column("k", STRING)])
+    return SourceTable(TableId("", "t"), schema, ("k",), "1", {"k": there})
+
+
 @pytest.mark.parametrize("text", ["", "x", "1" * 30])
 def test_a_text_that_is_no_value_is_refused(text: str) -> None:
     table = SourceTable(TableId("", "t"), Schema.of([Column("k", LONG)]), ("k",), "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -66,9 +67,12 @@ def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRang
 
 
 def _value(table: SourceTable, name: str, text: str) -> pa.Table:
-    kind = arrow_type(table.schema[name].type)
+    column = table.schema[name]
+    kind, there = arrow_type(column.type), str(table.source_types.get(name, column.type))
     try:
-        if pa.types.is_timestamp(kind):
+        if _is_uuid(there):
+            value = pa.array([str(UUID(text))], kind)  # as the rows have it
+        elif pa.types.is_timestamp(kind):
             value = pa.array([parse_time(text)], kind)
         elif pa.types.is_binary(kind):
             value = pa.array([bytes.fromhex(text.removeprefix("\\x"))], kind)
@@ -76,8 +80,13 @@ def _value(table: SourceTable, name: str, text: str) -> pa.Table:
             value = pa.array([text]).cast(kind)
     except (pa.ArrowInvalid, ValueError) as error:
         raise CannotBackfill(
-            f"a bound is no value of its key column {name}, which is a {table.schema[name].type}",
+            f"a bound is no value of its key column {name}, which is a {there}",
             table=str(table.table),
             column=name,
         ) from error
     return pa.table([value], names=[name])
+
+
+def _is_uuid(there: str) -> bool:
+    """Whether a type is `uuid`, or a domain of it."""
+    return there.rpartition("(")[2].rstrip(")") == "uuid"
