@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from enum import Enum
@@ -166,14 +167,34 @@ def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> list[sql.Compose
 
 
 def _values(table: SourceTable, bound: pa.Table) -> list[Any]:
+    """Those of a bound. Raises CannotBackfill where PostgreSQL would take one for another value, or
+    for none, so that it reads other rows than those that the mirror has in the range."""
     try:
-        return [column[0].as_py() for column in bound.columns]
+        values = [column[0].as_py() for column in bound.columns]
     except (ValueError, OverflowError) as error:  # a day that Python's calendar does not know
         raise CannotBackfill(
             "its key has a moment before the year 1 or after the year 9999",
             table=str(table.table),
             hint=f"`mirrorlake reset {table.table}` loads it anew.",
         ) from error
+    for name, value in zip(bound.column_names, values, strict=True):
+        kind = table.source_types[name].name.rpartition("(")[2].rstrip(")")  # that of a domain
+        if not _is_value(kind, value):
+            raise CannotBackfill(
+                f"a bound is no value of its key column {name}, which is a {kind}",
+                table=str(table.table),
+                column=name,
+            )
+    return values
+
+
+def _is_value(kind: str, value: Any) -> bool:
+    """Whether PostgreSQL takes a value for the same one of a type as the mirror."""
+    if kind in _UNSIGNED:
+        return bool(0 <= value < 1 << 32)
+    if kind == "uuid":
+        return _UUID.fullmatch(value) is not None
+    return not isinstance(value, str) or "\0" not in value
 
 
 def _compared(columns: Sequence[sql.Composable], sign: str, values: Sequence[Any]) -> sql.Composed:
@@ -209,6 +230,8 @@ def _clamped(table: SourceTable, name: str, column: sql.Composable) -> sql.Compo
     return sql.SQL("greatest(least({}, {}), {})").format(column, last, first)
 
 
+_UNSIGNED = {"oid", "xid", "cid"}
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SORTED_ALIKE = {"uuid"}
 """Types that become texts, which have the order of their values."""
 _TEXTS = {"text", "varchar", "name"}
