@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from mirrorlake.capture.backfill.reading import ChunkLimits, chunks
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import BadValue, PrerequisiteMissing
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.base import ALTERED, CheckSeverity
 from tests.conformance.scene import events, faults, loaded
 from tests.conftest import database_on
@@ -34,6 +38,33 @@ def test_texts_of_another_encoding_come_as_utf_8(foreign: Captured) -> None:
     found = foreign.changes("insert into things values (1, 'é')")
     assert [event.row["v"] for event in found] == ["é"]
     assert [row["v"] for row in foreign.snapshot("things")] == ["é"]
+
+
+WORDS = ("a", "b", "€", "‚", "™", "Š", "é", "ÿ", "z", "À")
+
+
+@pytest.mark.parametrize("kind", ["text", "word", "varchar(9)", "mood"])
+@pytest.mark.parametrize("foreign", ["WIN1252", "SQL_ASCII"], indirect=True)
+def test_texts_of_a_key_have_the_order_of_the_mirror(foreign: Captured, kind: str) -> None:
+    words = ", ".join(f"'{word}'" for word in WORDS)
+    foreign.run(
+        "create domain word as text",
+        f"create type mood as enum ({words})",
+        f"create table things (n int, k {kind}, u uuid, primary key (k, u, n))",
+        f"insert into things select 1, w::{kind}, md5(w::text)::uuid from unnest(array[{words}]) w",
+    )
+    table = foreign.discovered("things")
+    first, last = (pa.table({"k": [word]}) for word in ("a", "™"))
+    with closing(foreign.source().snapshot()) as snapshot:
+        found = [*chunks(snapshot, table, KeyRange(), ChunkLimits(3))]
+        within = KeyRange(first, last, is_closed=True)
+        (part,) = chunks(snapshot, table, within, ChunkLimits(99))
+        assert snapshot.estimated(table, within) is not None
+        # A character that the encoding does not have.
+        (beyond,) = chunks(snapshot, table, KeyRange(pa.table({"k": ["😀"]})), ChunkLimits(99))
+    assert [word for chunk in found for word in chunk.rows["k"].to_pylist()] == sorted(WORDS)
+    assert part.rows["k"].to_pylist() == [word for word in sorted(WORDS) if "a" <= word <= "™"]
+    assert beyond.rows.num_rows == 0
 
 
 @pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)

@@ -234,9 +234,10 @@ def test_a_table_that_may_have_infinities_is_read_by_its_index(
     low = pa.table({"day": [date(2024, 2, 29)], "n": pa.array([59], pa.int32())}).select(table.key)
     relation = sql.Composed([sql.SQL("only "), sql.Identifier("days")])
     captured.run("set enable_seqscan to off", "set enable_bitmapscan to off")
-    for query in key_ranges.copies(table, relation, KeyRange(low), []):
+    connection = captured.database.sql
+    for query in key_ranges.copies(connection, table, relation, KeyRange(low), []):
         asked = query.as_string().partition("(")[2].rpartition(")")[0].rpartition(")")[0]
-        plan = captured.database.sql.execute(f"explain {asked}").fetchall()
+        plan = connection.execute(f"explain {asked}").fetchall()
         text = "\n".join(line for (line,) in plan)
         assert "Index Cond" in text
         assert "Sort" not in text or "\"day\" >= '9999-12-31'" in asked

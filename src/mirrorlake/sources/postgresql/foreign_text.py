@@ -44,6 +44,12 @@ def has_no_encoding(connection: Connection) -> bool:
     return connection.pgconn.parameter_status(b"server_encoding") == b"SQL_ASCII"
 
 
+def has_other_bytes(connection: Connection) -> bool:
+    """Whether a text has other bytes in the database than in the mirror, and another order."""
+    encoding = connection.pgconn.parameter_status(b"server_encoding")
+    return encoding not in {b"UTF8", b"SQL_ASCII"}
+
+
 def prepare(connection: Connection) -> None:
     """Let `foreign_texts` do its work on a new connection."""
     if has_no_encoding(connection):

@@ -220,7 +220,7 @@ class PostgresSnapshot:
             columns = named_columns(
                 connection, table, relation, self._settings.extremes, self._noted
             )
-            queries = key_ranges.copies(table, relation, keys, columns)
+            queries = key_ranges.copies(connection, table, relation, keys, columns)
             sent = [query.as_bytes(connection) for query in queries]
             with any_text(connection):
                 for query in sent:

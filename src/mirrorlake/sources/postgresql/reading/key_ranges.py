@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from psycopg import sql
 from mirrorlake.errors import CannotBackfill
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.foreign_text import has_other_bytes
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn
 from mirrorlake.sources.postgresql.reading.named_columns import relation_of, selected
 from mirrorlake.sources.postgresql.types.mapping import Form
@@ -39,7 +41,11 @@ where c.oid = %s::oid and not exists (
 
 
 def copies(
-    table: SourceTable, relation: sql.Composed, keys: KeyRange, columns: Sequence[CopiedColumn]
+    connection: Connection,
+    table: SourceTable,
+    relation: sql.Composed,
+    keys: KeyRange,
+    columns: Sequence[CopiedColumn],
 ) -> list[sql.Composed]:
     """All rows in a range, in the order of their keys as we have them: by one query after the
     other."""
@@ -47,16 +53,16 @@ def copies(
     *_only, whole = relation
     names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
     query = sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)")
-    found = []
+    found, converts = [], has_other_bytes(connection)
     for stretch in _stretches(table, keys):
         order = [
             _clamped(table, name, column)
             if _is_clamped(table, index, stretch)
-            else _sortable(table, name, column)
+            else _sortable(table, name, column, converts=converts)
             for index, (name, column) in enumerate(zip(table.key, names, strict=True))
         ]
         by = sql.SQL(" order by ") + sql.SQL(", ").join(order) if order else sql.SQL("")
-        where = _where(table, keys, stretch)
+        where = _where(table, keys, stretch, converts=converts)
         found.append(query.format(selected(columns), relation, where, by))
     return found
 
@@ -110,7 +116,7 @@ def estimated(connection: Connection, table: SourceTable, keys: KeyRange) -> int
 def _planned(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
     """How many rows the planner expects in a range."""
     query = sql.SQL("explain (format json) select from {}{}").format(
-        relation_of(connection, table), _where(table, keys)
+        relation_of(connection, table), _where(table, keys, converts=has_other_bytes(connection))
     )
     ((plan,),) = connection.execute(query).fetchall()
     return int(plan[0]["Plan"]["Plan Rows"])
@@ -120,49 +126,58 @@ def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: i
     """How many rows are in a range, of as many as some pages have. size: of the table, in bytes."""
     percent = min(100.0, 100.0 * _SAMPLE_BYTES / max(size, 1))
     query = sql.SQL("select count(*) from {} tablesample system ({}){}").format(
-        relation_of(connection, table), sql.Literal(percent), _where(table, keys)
+        relation_of(connection, table),
+        sql.Literal(percent),
+        _where(table, keys, converts=has_other_bytes(connection)),
     )
     ((count,),) = connection.execute(query).fetchall()
     return int(count * 100 / percent)
 
 
-def _where(table: SourceTable, keys: KeyRange, stretch: _Stretch = _Stretch.ALL) -> sql.Composable:
-    """What chooses the selected rows in a stretch of a range."""
+def _where(
+    table: SourceTable, keys: KeyRange, stretch: _Stretch = _Stretch.ALL, *, converts: bool
+) -> sql.Composable:
+    """What chooses the selected rows in a stretch of a range. converts: as in `_sortable`."""
+    bounded = partial(_bounded, table, converts=converts)
     conditions: list[sql.Composable] = []
     if stretch is not _Stretch.ALL:
         name, (first, last) = table.key[0], _ends(table, table.key[0]) or ("", "")
         condition = sql.SQL(stretch.value)
         conditions.append(condition.format(sql.Identifier(name), sql.SQL(first), sql.SQL(last)))
     if keys.low is not None:
-        conditions += _bounded(table, keys.low, ">=" if keys.is_closed else ">")
+        conditions += bounded(keys.low, ">=" if keys.is_closed else ">")
     if keys.high is not None:
-        conditions += _bounded(table, keys.high, "<=")
+        conditions += bounded(keys.high, "<=")
     if keys.least is not None:
-        conditions += _bounded(table, keys.least, ">=")
+        conditions += bounded(keys.least, ">=")
     if keys.below is not None:
-        conditions += _bounded(table, keys.below, "<")
+        conditions += bounded(keys.below, "<")
     if rows := table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(rows) + sql.SQL(")"))
     return sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
 
 
-def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> list[sql.Composed]:
+def _bounded(
+    table: SourceTable, bound: pa.Table, sign: str, *, converts: bool
+) -> list[sql.Composed]:
     """Which keys are on one side of a bound, as the mirror compares them; and, where PostgreSQL
     cannot tell that from an index, what it can tell: that much is implied."""
     values = _values(table, bound)
-    plain, exact, ends = [], [], []
+    plain, exact, sent, ends = [], [], [], []
     for name, value in zip(bound.column_names, values, strict=True):
         column, end = sql.Identifier(name), _end_of(value) if _ends(table, name) else 0
-        plain.append(_sortable(table, name, column))
+        is_bytes = converts and _is_sorted_as_text(table, name)
+        sent.append(value.encode() if is_bytes else value)
+        plain.append(_sortable(table, name, column, converts=converts))
         exact.append(_clamped(table, name, column) if end else plain[-1])
         ends.append(end)
-    found = [_compared(exact, sign, values)]
+    found = [_compared(exact, sign, sent)]
     if any(ends):
         # An infinity is beyond the end that it becomes: only what stands before it is implied.
         short = -1 if sign.startswith(">") else 1
         if count := ends.index(short) if short in ends else len(ends):
             loose = sign if count == len(ends) else sign[0] + "="
-            found.append(_compared(plain[:count], loose, values[:count]))
+            found.append(_compared(plain[:count], loose, sent[:count]))
     return found
 
 
@@ -237,9 +252,11 @@ _SORTED_ALIKE = {"uuid"}
 _TEXTS = {"text", "varchar", "name"}
 
 
-def _sortable(table: SourceTable, name: str, column: sql.Composable) -> sql.Composed:
+def _sortable(
+    table: SourceTable, name: str, column: sql.Composable, *, converts: bool
+) -> sql.Composed:
     """A key column in the order of its values as they are landed: of texts by their bytes. column:
-    how a query names it."""
+    how a query names it; converts: whether these are other ones in the database."""
     kind = table.source_types[name]
     if kind.form is Form.ARRAY:
         raise CannotBackfill(
@@ -248,8 +265,15 @@ def _sortable(table: SourceTable, name: str, column: sql.Composable) -> sql.Comp
             column=name,
             hint=f"`mirrorlake reset {table.table}` loads it anew.",
         )
-    if kind.form is not Form.TEXT or kind.name in _SORTED_ALIKE:
+    if not _is_sorted_as_text(table, name):
         return sql.Composed([column])
     # Other types have a text that is landed, and a cast to text that may give another.
     text = "{}::text" if kind.name in _TEXTS else "format('%s', {})"
+    if converts:
+        return sql.SQL("convert_to(" + text + ", 'UTF8')").format(column)
     return sql.SQL("(" + text + ' collate "C")').format(column)
+
+
+def _is_sorted_as_text(table: SourceTable, name: str) -> bool:
+    kind = table.source_types[name]
+    return kind.form is Form.TEXT and kind.name not in _SORTED_ALIKE
