@@ -53,6 +53,26 @@ def test_a_row_is_found_by_a_key_as_it_was_captured(captured: Captured, type_: s
     assert captured.source().reread(table, keys)["n"].to_pylist() == [7]
 
 
+@pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz"])
+def test_a_row_is_found_by_an_infinity_in_its_key(captured: Captured, type_: str) -> None:
+    captured.begin(
+        f"create table apples (a {type_}, k int, b {type_}, n int, primary key (a, k, b))"
+    )
+    changes = captured.changes(
+        "insert into apples values ('-infinity', 1, 'infinity', 1), "
+        "('2024-02-29', 1, 'infinity', 2), ('-infinity', 1, '2024-02-29', 3), "
+        "('-infinity', 2, '0001-01-01', 4), ('2024-02-29', 1, '2024-02-29', 5)"
+    )
+    (table,) = captured.tables
+    fields = [arrow_schema(table.schema).field(name) for name in "akb"]
+    keys = [{name: event.row[name] for name in "akb"} for event in changes]
+    found = captured.source().reread(table, pa.Table.from_pylist(keys, pa.schema(fields)))
+    assert sorted(found["n"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert {tuple(row[name] for name in "akb") for row in found.to_pylist()} == {
+        tuple(key.values()) for key in keys
+    }
+
+
 def test_names_are_read_as_they_are_captured(captured: Captured) -> None:
     captured.run("create schema other", "create sequence other.things")
     captured.begin("create table apples (k int primary key, v regclass)")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
 
 import pyarrow as pa
 from psycopg import sql
@@ -12,6 +15,7 @@ from mirrorlake.sources.postgresql.changed_rows import NotedIn
 from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, rows_of
 from mirrorlake.sources.postgresql.reading.copy import block_of, rows_in
+from mirrorlake.sources.postgresql.reading.key_ranges import end_of
 from mirrorlake.sources.postgresql.reading.named_columns import named_columns, relation_of, selected
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, Form
@@ -29,10 +33,34 @@ def read_rows(
         if _are_builtin(connection, relation, keys.column_names):
             connection.execute(NAMES_ALIKE)
         columns = named_columns(connection, table, relation, extremes, noted)
-        messages = _messages_of(connection, table, keys, relation, columns)
-    found = [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]
+        read = partial(_read, connection, table, keys.column_names, relation, columns)
+        found = read(wanted := keys.to_pylist())
+        if infinite := _infinite(table, wanted, found):
+            found += read(infinite)
     schema = nullable_schema(table.schema)
     return pa.Table.from_batches(found, schema=None if found else schema)
+
+
+def _infinite(
+    table: SourceTable, wanted: Sequence[Mapping[str, Any]], found: Sequence[pa.RecordBatch]
+) -> list[dict[str, Any]]:
+    """What is to be read of rows that are not found: infinities may be in their keys, in the place
+    of the days that they become."""
+    ending = [row for row in wanted if any(end_of(table, *one) for one in row.items())]
+    if not ending:
+        return []
+    there = {tuple(key.values()) for one in found for key in one.select([*ending[0]]).to_pylist()}
+    return [
+        dict(zip(row, values, strict=True))
+        for row in ending
+        if tuple(row.values()) not in there
+        for values in product(*(_possible(end_of(table, *one), one[1]) for one in row.items()))
+        if values != tuple(row.values())
+    ]
+
+
+def _possible(end: int, value: Any) -> list[Any]:
+    return [value, "infinity" if end > 0 else "-infinity"] if end else [value]
 
 
 def _are_builtin(connection: Connection, relation: sql.Composable, columns: Sequence[str]) -> bool:
@@ -45,28 +73,30 @@ def _are_builtin(connection: Connection, relation: sql.Composable, columns: Sequ
     return all(described.ftype(index) < FIRST_OF_APPLICATIONS for index in range(len(columns)))
 
 
-def _messages_of(
+def _read(
     connection: Connection,
     table: SourceTable,
-    keys: pa.Table,
+    key: Sequence[str],
     relation: sql.Composable,
     columns: Sequence[CopiedColumn],
-) -> list[bytes | bytearray | memoryview]:
-    """The output of a COPY of the rows with these keys."""
-    names = [sql.Identifier(name) for name in keys.column_names]
+    wanted: Sequence[Mapping[str, Any]],
+) -> list[pa.RecordBatch]:
+    """The rows with these keys."""
+    names = [sql.Identifier(name) for name in key]
     row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
     query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
-    is_array = [table.source_types[name].form is Form.ARRAY for name in keys.column_names]
+    is_array = [table.source_types[name].form is Form.ARRAY for name in key]
     values = [
         json_to_array(value) if array and value is not None else value
-        for row in keys.to_pylist()
+        for row in wanted
         for array, value in zip(is_array, row.values(), strict=True)
     ]
     filled = query.format(
         selected(columns),
         relation,
         sql.SQL(", ").join(names),
-        sql.SQL(", ").join([row] * keys.num_rows),
+        sql.SQL(", ").join([row] * len(wanted)),
     )
     with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
-        return list(copy)
+        messages = list(copy)
+    return [rows_of(block, table, columns) for block in rows_in([block_of(messages)])]

@@ -81,11 +81,12 @@ def _stretches(table: SourceTable, keys: KeyRange) -> list[_Stretch]:
     mirror, so that a large table is not sorted for a few infinities."""
     if len(table.key) < 2 or _ends(table, table.key[0]) is None:
         return [_Stretch.ALL]
+    first = table.key[0]
     lows, highs = (
         [
-            _end_of(_values(table, bound.select([table.key[0]]))[0])
+            end_of(table, first, _values(table, bound.select([first]))[0])
             for bound in bounds
-            if bound is not None and table.key[0] in bound.column_names
+            if bound is not None and first in bound.column_names
         ]
         for bounds in ((keys.low, keys.least), (keys.high, keys.below))
     )
@@ -165,7 +166,7 @@ def _bounded(
     values = _values(table, bound)
     plain, exact, sent, ends = [], [], [], []
     for name, value in zip(bound.column_names, values, strict=True):
-        column, end = sql.Identifier(name), _end_of(value) if _ends(table, name) else 0
+        column, end = sql.Identifier(name), end_of(table, name, value)
         is_bytes = converts and _is_sorted_as_text(table, name)
         sent.append(value.encode() if is_bytes else value)
         plain.append(_sortable(table, name, column, converts=converts))
@@ -234,8 +235,11 @@ def _ends(table: SourceTable, name: str) -> tuple[str, str] | None:
     return _ENDS.get(table.source_types[name].form)
 
 
-def _end_of(value: Any) -> int:
-    """-1 for the first day or moment of the calendar, 1 for the last one, 0 for others."""
+def end_of(table: SourceTable, name: str, value: Any) -> int:
+    """-1 for the first day or moment of the calendar in a column of these, 1 for the last one: it
+    may be an infinity in the source. 0 for others."""
+    if _ends(table, name) is None:
+        return 0
     return -1 if value in _EARLIEST else int(value in _LATEST)
 
 
