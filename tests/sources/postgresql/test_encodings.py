@@ -67,6 +67,20 @@ def test_texts_of_a_key_have_the_order_of_the_mirror(foreign: Captured, kind: st
     assert beyond.rows.num_rows == 0
 
 
+@pytest.mark.parametrize("foreign", ["WIN1252", "SQL_ASCII"], indirect=True)
+def test_a_reading_that_begins_anew_at_an_infinity_has_texts_as_before(foreign: Captured) -> None:
+    foreign.run(
+        "create table things (n int, day date, k text, primary key (n, day, k))",
+        "insert into things values (1, '2024-02-29', 'é'), (1, 'infinity', 'ê'), "
+        "(1, '9999-12-31', 'è'), (2, '2024-02-29', '€')",
+    )
+    with closing(foreign.source().snapshot()) as snapshot:
+        table = foreign.discovered("things")
+        for _again in range(2):
+            (chunk,) = chunks(snapshot, table, KeyRange(), ChunkLimits(99))
+            assert chunk.rows["k"].to_pylist() == ["é", "è", "ê", "€"]
+
+
 @pytest.mark.parametrize("foreign", ["SQL_ASCII"], indirect=True)
 def test_a_text_that_is_not_utf_8_stops_its_table(foreign: Captured) -> None:
     foreign.begin("create table things (id int primary key, v text)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
@@ -221,26 +222,47 @@ def test_infinities_of_a_key_stand_where_the_mirror_has_them(
                     assert found == values([whole])[part]
 
 
-@pytest.mark.parametrize("key", ["day, n", "n, day"])
+@pytest.mark.parametrize("key", ["day, n", "n, day", "n, day, m"])
 def test_a_table_that_may_have_infinities_is_read_by_its_index(
     captured: Captured, key: str
 ) -> None:
     captured.run(
-        f"create table days (day date, n int, primary key ({key}))",
-        "insert into days select date '2024-01-01' + g, g from generate_series(1, 3000) g",
+        f"create table days (day date, n int, m int, primary key ({key}))",
+        "insert into days select date '2024-01-01' + g, g, g from generate_series(1, 3000) g",
         "analyze days",
+        "set enable_seqscan to off",
+        "set enable_bitmapscan to off",
+    )
+    table, connection = described(captured, "days"), captured.database.sql
+    one = pa.array([59], pa.int32())
+    low = pa.table({"day": [date(2024, 2, 29)], "n": one, "m": one}).select(table.key)
+    relation = sql.Composed([sql.SQL("only "), sql.Identifier("days")])
+    keys = KeyRange(low)
+    for stretch in key_ranges.stretches(table, keys):
+        by_index = bool(key_ranges.unsure(table, stretch))
+        query = key_ranges.copy(connection, table, relation, keys, [], stretch, by_index=by_index)
+        asked = query.decode().removeprefix("copy (").rpartition(")")[0].rpartition(") to")[0]
+        lines = [line for (line,) in connection.execute(f"explain {asked}").fetchall()]
+        assert any("Index Cond" in line for line in lines)
+        is_sorted = any("Sort" in line for line in lines)
+        assert is_sorted == (stretch is key_ranges.KeyStretch.LAST)
+
+
+def test_the_first_infinity_between_others_of_a_key_ends_the_reading_by_an_index(
+    captured: Captured,
+) -> None:
+    captured.run(
+        "create table days (a int, day date, n int, note text, primary key (a, day, n))",
+        "insert into days select g % 2, case when g % 5000 < 5 then date 'infinity' + 0 "
+        "when g % 5000 < 9 then date '9999-12-31' else date '2024-01-01' + g % 9000 end, "
+        "20000 - g, repeat('x', 900) from generate_series(1, 20000) g",
     )
     table = described(captured, "days")
-    low = pa.table({"day": [date(2024, 2, 29)], "n": pa.array([59], pa.int32())}).select(table.key)
-    relation = sql.Composed([sql.SQL("only "), sql.Identifier("days")])
-    captured.run("set enable_seqscan to off", "set enable_bitmapscan to off")
-    connection = captured.database.sql
-    for query in key_ranges.copies(connection, table, relation, KeyRange(low), []):
-        asked = query.as_string().partition("(")[2].rpartition(")")[0].rpartition(")")[0]
-        plan = connection.execute(f"explain {asked}").fetchall()
-        text = "\n".join(line for (line,) in plan)
-        assert "Index Cond" in text
-        assert "Sort" not in text or "\"day\" >= '9999-12-31'" in asked
+    found = values(read(captured, table, KeyRange(), 700))
+    key = operator.itemgetter(*table.key)
+    assert len(found) == 20_000
+    assert found == sorted(found, key=key)
+    assert [row for row in found if row["day"] == date.max]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from mirrorlake.errors import (
     SourceUnavailable,
     TableError,
 )
-from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.keys import KeyRange, bound_of
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Recognising
 from mirrorlake.sources.ordered import check_ordered
@@ -61,6 +61,8 @@ from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _ENTERED, _UNLOCK = "savepoint entered", "rollback to savepoint entered"
 """Before anything is locked; and back to that, within the snapshot."""
+_LOCKED, _CANCELLED = "savepoint locked", "rollback to savepoint locked"
+"""Before a table that is locked is read; and back to that, with the lock, from within a COPY."""
 _PLACES = 10_000  # rows that are read by one query by their places
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
@@ -220,13 +222,60 @@ class PostgresSnapshot:
             columns = named_columns(
                 connection, table, relation, self._settings.extremes, self._noted
             )
-            queries = key_ranges.copies(connection, table, relation, keys, columns)
-            sent = [query.as_bytes(connection) for query in queries]
-            with any_text(connection):
-                for query in sent:
-                    for block in copied(connection, query, self._opened.hear):
-                        yield rows_of(block, table, columns), self.point
+            with closing(self._in_order(connection, table, relation, keys, columns)) as found:
+                for batch in found:
+                    yield batch, self.point
             connection.execute(_UNLOCK)
+
+    def _in_order(
+        self,
+        connection: Connection,
+        table: SourceTable,
+        relation: sql.Composed,
+        keys: KeyRange,
+        columns: Sequence[CopiedColumn],
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """The rows in a range, as an index has them as long as that is the order of the mirror."""
+        query = partial(key_ranges.copy, connection, table, relation)
+        for stretch in key_ranges.stretches(table, keys):
+            left: KeyRange | None = keys
+            if unsure := key_ranges.unsure(table, stretch):
+                sent = query(keys, columns, stretch, by_index=True)
+                left = yield from self._up_to(unsure, connection, table, keys, sent, columns)
+            if left is None:
+                continue
+            sent = query(left, columns, stretch)
+            with any_text(connection):
+                for block in copied(connection, sent, self._opened.hear):
+                    yield rows_of(block, table, columns)
+
+    def _up_to(
+        self,
+        unsure: Sequence[str],
+        connection: Connection,
+        table: SourceTable,
+        keys: KeyRange,
+        query: bytes,
+        columns: Sequence[CopiedColumn],
+    ) -> Generator[pa.RecordBatch, None, KeyRange | None]:
+        """The rows before the first that may have an infinity in one of the `unsure` columns.
+        Returns the keys that are left to be read from there, None if there is no such row."""
+        connection.execute(_LOCKED)
+        with any_text(connection):
+            with closing(copied(connection, query, self._opened.hear)) as blocks:
+                for block in blocks:
+                    rows = rows_of(block, table, columns)
+                    if count := key_ranges.before_ends(rows, unsure):
+                        yield rows.slice(0, count)
+                        last = bound_of(pa.Table.from_batches([rows]), table.key, count - 1)
+                        keys = keys.beyond(last)
+                    if count < rows.num_rows:
+                        break
+                else:
+                    return None
+            cancel(connection)
+            connection.execute(_CANCELLED)
+        return keys
 
     def estimated(self, table: SourceTable, keys: KeyRange) -> int | None:
         connection, found = self._borrow(), None

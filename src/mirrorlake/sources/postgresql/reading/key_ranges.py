@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import sql
 
 from mirrorlake.errors import CannotBackfill
@@ -40,34 +41,59 @@ where c.oid = %s::oid and not exists (
 """The bytes of a table, if nothing is known of what is in a column of it."""
 
 
-def copies(
+def copy(
     connection: Connection,
     table: SourceTable,
     relation: sql.Composed,
     keys: KeyRange,
     columns: Sequence[CopiedColumn],
-) -> list[sql.Composed]:
-    """All rows in a range, in the order of their keys as we have them: by one query after the
-    other."""
+    stretch: KeyStretch,
+    *,
+    by_index: bool = False,
+) -> bytes:
+    """The query for all rows in a stretch of a range, in the order of their keys as we have them.
+    by_index: as an index of the key has them, which is the same up to the first of `unsure`."""
     # In ORDER BY, a bare name is first that of an output column, as `case` of a text.
     *_only, whole = relation
     names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
-    query = sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)")
-    found, converts = [], has_other_bytes(connection)
-    for stretch in _stretches(table, keys):
-        order = [
-            _clamped(table, name, column)
-            if _is_clamped(table, index, stretch)
-            else _sortable(table, name, column, converts=converts)
-            for index, (name, column) in enumerate(zip(table.key, names, strict=True))
-        ]
-        by = sql.SQL(" order by ") + sql.SQL(", ").join(order) if order else sql.SQL("")
-        where = _where(table, keys, stretch, converts=converts)
-        found.append(query.format(selected(columns), relation, where, by))
+    converts = has_other_bytes(connection)
+    order = [
+        _clamped(table, name, column)
+        if _is_clamped(table, index, stretch) and not by_index
+        else _sortable(table, name, column, converts=converts)
+        for index, (name, column) in enumerate(zip(table.key, names, strict=True))
+    ]
+    query = sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
+        selected(columns),
+        relation,
+        _where(table, keys, stretch, converts=converts),
+        sql.SQL(" order by ") + sql.SQL(", ").join(order) if order else sql.SQL(""),
+    )
+    return query.as_bytes(connection)
+
+
+def unsure(table: SourceTable, stretch: KeyStretch) -> list[str]:
+    """The key columns in which an infinity may stand in another place of an index than in the
+    mirror, of a stretch that has the order of an index otherwise."""
+    if stretch in {KeyStretch.FIRST, KeyStretch.LAST}:
+        return []
+    return [name for index, name in enumerate(table.key) if _is_clamped(table, index, stretch)]
+
+
+def before_ends(rows: pa.RecordBatch, names: Sequence[str]) -> int:
+    """How many rows stand before the first that may have an infinity in one of these columns."""
+    found = int(rows.num_rows)
+    for name in names:
+        column = rows.column(name)
+        ends = _DAYS if pa.types.is_date(column.type) else _MOMENTS
+        is_end = pc.is_in(column, value_set=pa.array(ends, column.type))
+        first = int(pc.index(is_end, True).as_py())
+        if first >= 0:
+            found = min(found, first)
     return found
 
 
-class _Stretch(Enum):
+class KeyStretch(Enum):
     """The part of a range with some values of the first key column."""
 
     ALL = "all"
@@ -76,11 +102,11 @@ class _Stretch(Enum):
     LAST = "{0} >= {2}"
 
 
-def _stretches(table: SourceTable, keys: KeyRange) -> list[_Stretch]:
+def stretches(table: SourceTable, keys: KeyRange) -> list[KeyStretch]:
     """What a range is read in. Between the ends of the calendar an index has the order of the
     mirror, so that a large table is not sorted for a few infinities."""
     if len(table.key) < 2 or _ends(table, table.key[0]) is None:
-        return [_Stretch.ALL]
+        return [KeyStretch.ALL]
     first = table.key[0]
     lows, highs = (
         [
@@ -90,18 +116,18 @@ def _stretches(table: SourceTable, keys: KeyRange) -> list[_Stretch]:
         ]
         for bounds in ((keys.low, keys.least), (keys.high, keys.below))
     )
-    found = [_Stretch.FIRST] if all(end < 0 for end in lows) else []
+    found = [KeyStretch.FIRST] if all(end < 0 for end in lows) else []
     if all(end < 1 for end in lows) and all(end >= 0 for end in highs):
-        found.append(_Stretch.BETWEEN)
-    return [*found, _Stretch.LAST] if all(end > 0 for end in highs) else found
+        found.append(KeyStretch.BETWEEN)
+    return [*found, KeyStretch.LAST] if all(end > 0 for end in highs) else found
 
 
-def _is_clamped(table: SourceTable, index: int, stretch: _Stretch) -> bool:
+def _is_clamped(table: SourceTable, index: int, stretch: KeyStretch) -> bool:
     """Whether the order by a key column is another one than that of the mirror. That by the last
     column is not: what is the same in the mirror would be one row."""
     if index == len(table.key) - 1 or _ends(table, table.key[index]) is None:
         return False
-    return index > 0 or stretch is not _Stretch.BETWEEN
+    return index > 0 or stretch is not KeyStretch.BETWEEN
 
 
 def estimated(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
@@ -136,12 +162,12 @@ def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: i
 
 
 def _where(
-    table: SourceTable, keys: KeyRange, stretch: _Stretch = _Stretch.ALL, *, converts: bool
+    table: SourceTable, keys: KeyRange, stretch: KeyStretch = KeyStretch.ALL, *, converts: bool
 ) -> sql.Composable:
     """What chooses the selected rows in a stretch of a range. converts: as in `_sortable`."""
     bounded = partial(_bounded, table, converts=converts)
     conditions: list[sql.Composable] = []
-    if stretch is not _Stretch.ALL:
+    if stretch is not KeyStretch.ALL:
         name, (first, last) = table.key[0], _ends(table, table.key[0]) or ("", "")
         condition = sql.SQL(stretch.value)
         conditions.append(condition.format(sql.Identifier(name), sql.SQL(first), sql.SQL(last)))
@@ -225,10 +251,8 @@ _ENDS: Mapping[Form, tuple[str, str]] = {
     Form.INSTANT: (f"'{FIRST_MOMENT}+00'::timestamptz", f"'{LAST_MOMENT}+00'::timestamptz"),
 }
 """What the infinities of a key become."""
-_EARLIEST, _LATEST = (
-    {day, datetime.combine(day, at, UTC)}
-    for day, at in ((date.min, time.min), (date.max, time.max))
-)
+_DAYS = (date.min, date.max)
+_MOMENTS = (datetime.combine(date.min, time.min, UTC), datetime.combine(date.max, time.max, UTC))
 
 
 def _ends(table: SourceTable, name: str) -> tuple[str, str] | None:
@@ -240,7 +264,8 @@ def end_of(table: SourceTable, name: str, value: Any) -> int:
     may be an infinity in the source. 0 for others."""
     if _ends(table, name) is None:
         return 0
-    return -1 if value in _EARLIEST else int(value in _LATEST)
+    ends = _MOMENTS if isinstance(value, datetime) else _DAYS
+    return int(value == ends[1]) - int(value == ends[0])
 
 
 def _clamped(table: SourceTable, name: str, column: sql.Composable) -> sql.Composed:
