@@ -9,6 +9,8 @@ import json
 import math
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -24,6 +26,8 @@ from mirrorlake.events.encode.avro import avro_rows
 from mirrorlake.events.encode.container import BLOCK_BYTES, container
 from mirrorlake.events.encode.fragments import varints
 from mirrorlake.events.encode.json_lines import json_lines
+from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
+from mirrorlake.events.rows import EventObject, EventRows
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
 from tests.events.values import (
     KINDS,
@@ -236,6 +240,67 @@ def test_slices_are_written_as_the_rows_they_show() -> None:
         {"a": None, "b": False, "c": None, "d": b"22"},
         {"a": 'y"', "b": None, "c": Decimal(3), "d": None},
     ]
+
+
+def of_sqlserver(locations: pa.Array, indexes: pa.Array) -> tuple[EventObject, EventRows]:
+    count = len(locations)
+    constant = {"table": "t", "database": "d", "schema": "s", "lsn": None, "tx_id": None}
+    kind = {"is_deleted": False, "change_type": "INSERT"}
+    lists = {"physical_location": locations, "replication_index": indexes}
+    told = EventRows(
+        ReadMethod(EventSource.SQLSERVER, ReadKind.CDC),
+        pa.array(map(str, range(count)), pa.string()),
+        1,
+        np.arange(count),
+        {**constant, **kind, **lists},
+        [pa.array(np.arange(count)), ""],
+    )
+    return EventObject("s", "s_t", EventSource.SQLSERVER, ()), told
+
+
+@pytest.mark.clause("ST-079", "ST-080")
+@settings(max_examples=tries(100))
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.lists(st.integers(-(2**31), 2**31 - 1), max_size=3),
+            st.none() | st.lists(st.text('"\\\na,é', max_size=3), max_size=3),
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 6),
+    st.sampled_from([pa.int32(), pa.int64()]),
+)
+def test_lists_of_the_metadata_differ_from_row_to_row(
+    pairs: list[tuple[list[int] | None, list[str] | None]], start: int, kind: pa.DataType
+) -> None:
+    locations = pa.array([one for one, _other in pairs], pa.list_(kind))
+    indexes = pa.array([other for _one, other in pairs], pa.list_(pa.string()))
+    told, events = of_sqlserver(locations, indexes)
+    cut = events.slice(start, len(pairs))
+    lines = b"".join(json_lines(told, cut)).decode().removesuffix("\n")
+    in_json = [json.loads(line) for line in lines.split("\n")] if lines else []
+    for found in (decoded(b"".join(container(told, cut))), in_json):
+        facts = [event["source_metadata"] for event in found]
+        read = [(one["physical_location"], one["replication_index"]) for one in facts]
+        assert read == pairs[start:]
+
+
+@pytest.mark.parametrize("write", [container, json_lines])
+def test_a_list_with_a_null_is_no_metadata(write: Callable[..., Iterator[bytes]]) -> None:
+    told, events = of_sqlserver(
+        pa.array([[1, None]], pa.list_(pa.int32())), pa.array([["a"]], pa.list_(pa.string()))
+    )
+    with pytest.raises(ValueError, match="null in a list"):
+        list(write(told, events))
+
+
+def test_a_null_in_a_field_of_avro_that_has_none_is_no_event() -> None:
+    drawn = [Drawn(EventColumn("a", types.LONG), [1, 2])]
+    whole = rows(drawn)
+    facts = {**whole.metadata, "log_file": pa.array(["a", None])}
+    with pytest.raises(ValueError, match="null where a value has to be"):
+        list(container(described(drawn), replace(whole, metadata=facts)))
 
 
 def test_a_value_that_is_null_within_is_no_event() -> None:

@@ -95,7 +95,8 @@ class EventRows:
     """n events of one object, in order.
 
     uuid: string. read_timestamp: milliseconds. source_timestamp: int64, milliseconds.
-    metadata: the fields of `source_metadata`, each an array of n or a constant.
+    metadata: the fields of `source_metadata`, each an array of n or a constant; fields that are
+        arrays have lists, as `list<string>` or `list<int32>`.
     sort_keys: each an array of n strings or int64, or a constant.
     payload: an array of n for each column, of its `payload_type`.
     """

@@ -21,7 +21,7 @@ from mirrorlake.events.encode.fragments import (
     varint,
     varints,
 )
-from mirrorlake.events.encode.nested import Nesting, nested
+from mirrorlake.events.encode.nested import Nesting, listed, nested
 from mirrorlake.events.metadata import metadata_fields
 from mirrorlake.events.rows import Constant, EventObject, EventRows
 from mirrorlake.events.types import UnifiedKind, UnifiedType
@@ -36,6 +36,7 @@ _NESTING = Nesting(
     close=_END + _NULL,
     empty=_PRESENT + _END + _NULL,
 )
+_LIST = Nesting(element=b"", group=lambda counts: [varints(counts)], close=_END, empty=_END)
 
 
 def avro_rows(described: EventObject, rows: EventRows) -> pa.Array:
@@ -82,11 +83,15 @@ def _sort_keys(keys: Sequence[pa.Array | str | int]) -> list[Fragment]:
 
 
 def _plain(values: pa.Array) -> list[Fragment]:
-    """Values of the metadata, which have no unified type."""
+    """Values of the metadata, which have no unified type. Raises ValueError for a null."""
+    if values.null_count:
+        raise ValueError("null where a value has to be")
     if pa.types.is_boolean(values.type):
         return [_booleans(values)]
     if pa.types.is_integer(values.type):
         return [varints(numbers_of(values))]
+    if pa.types.is_list(values.type):
+        return listed(values, _plain, _LIST)
     return _texts(values)
 
 

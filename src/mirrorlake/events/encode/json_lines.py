@@ -13,7 +13,7 @@ from mirrorlake.events import envelope, types
 from mirrorlake.events.encode import json_text
 from mirrorlake.events.encode.container import blocks
 from mirrorlake.events.encode.fragments import Fragment, joined, numbers_of, optional
-from mirrorlake.events.encode.nested import Nesting, nested
+from mirrorlake.events.encode.nested import Nesting, listed, nested
 from mirrorlake.events.metadata import metadata_fields
 from mirrorlake.events.rows import Constant, EventObject, EventRows
 from mirrorlake.events.types import UnifiedKind, UnifiedType
@@ -27,6 +27,7 @@ _NESTING = Nesting(
     after=b"}",
     separator=b",",
 )
+_LIST = Nesting(element=b"", group=lambda _counts: [b"["], close=b"]", empty=b"[]", separator=b",")
 
 
 def json_lines(
@@ -111,8 +112,13 @@ def _plain(values: pa.Array | Constant) -> list[Fragment]:
     """A field of the metadata, or a part of the sort keys."""
     if not isinstance(values, pa.Array):
         return [_constant(values)]
-    text = pa.types.is_string(values.type)
-    return optional(values, json_text.quoted if text else json_text.digits, _NULL, b"")
+    return optional(values, _plain_values, _NULL, b"")
+
+
+def _plain_values(values: pa.Array) -> list[Fragment]:
+    if pa.types.is_list(values.type):
+        return listed(values, _plain_values, _LIST)
+    return (json_text.quoted if pa.types.is_string(values.type) else json_text.digits)(values)
 
 
 def _optional(values: pa.Array, kind: UnifiedType) -> list[Fragment]:

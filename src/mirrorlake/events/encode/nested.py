@@ -1,4 +1,4 @@
-"""Encodes nested arrays, from the innermost dimension outwards (ST-134)."""
+"""Encodes nested arrays, from the innermost dimension outwards (ST-134), and plain lists."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mirrorlake.events.encode.fragments import (
     data_of,
     joined,
     offsets_of,
+    optional,
 )
 
 
@@ -60,6 +61,25 @@ def nested(values: pa.StructArray, encode: Encode, form: Nesting) -> pa.Array:
         indexes.append(rows)
     order = np.argsort(np.concatenate(indexes), kind="stable") if indexes else np.empty(0, np.int64)
     return pa.concat_arrays(found).take(pa.array(order)) if found else pa.array([], pa.binary())
+
+
+def listed(values: pa.ListArray, encode: Encode, form: Nesting) -> list[Fragment]:
+    """Encode each list of a field of the metadata. values: without nulls.
+
+    Raises ValueError when an element is null.
+    """
+    if len(values) == 0:
+        return []
+    if values.flatten().null_count:
+        raise ValueError("null in a list where a value has to be")
+    is_empty = pc.equal(pc.list_value_length(values), 0)
+    held = pc.if_else(is_empty, pa.scalar(None, values.type), values)
+
+    def of_elements(found: pa.ListArray) -> list[Fragment]:
+        lengths = pc.list_value_length(found).to_numpy().astype(np.int64)
+        return [_of_depth(found.flatten(), lengths[:, None], encode, form)]
+
+    return optional(held, of_elements, form.empty, b"")
 
 
 def _of_depth(flat: pa.Array, lengths: np.ndarray, encode: Encode, form: Nesting) -> pa.Array:
