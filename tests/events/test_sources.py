@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.events import types
-from mirrorlake.events.change_types import WRITTEN
+from mirrorlake.events.change_types import WRITTEN, key_change_times, rekeyed
 from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
@@ -312,3 +313,62 @@ def test_the_printed_types_of_sql_server_are_read_as_texts(form: str) -> None:
 def test_transactions_of_postgresql_that_are_numbers_are_read_as_texts(form: str) -> None:
     events = changes(POSTGRESQL, 3, MetadataSwitches(long_tx_id=True), tx_id=[7, None, 2**40])
     proved(events, form)
+
+
+def genuine_key_change() -> list[Record]:
+    """The two events that section 23 of the specification has, without their schema key."""
+    lines = Path("docs/spec/streams.md").read_text().splitlines()
+    found = [json.loads(line) for line in lines if line.startswith('{"uuid":"ee7534b0')]
+    return [{**one, "schema_key": ""} for one in found]
+
+
+@FORMS
+@pytest.mark.parametrize("is_delayed", [True, False])
+@pytest.mark.clause("ST-102", "ST-103")
+def test_a_change_of_a_key_of_mysql_is_written_as_the_genuine_one(
+    form: str, *, is_delayed: bool
+) -> None:
+    genuine = genuine_key_change()
+    place = {name: genuine[0]["source_metadata"][name] for name in ("log_file", "log_position")}
+    kinds = rekeyed(MYSQL)
+    assert kinds is not None
+    changed = np.array([1_737_457_695_000])
+    halves = key_change_times(MYSQL, changed)
+    if not is_delayed:
+        halves = key_change_times(MYSQL, changed, is_delayed=False)
+    times = np.concatenate(halves)
+    written = EventRows(
+        ReadMethod(MYSQL, ReadKind.CDC),
+        pa.array([one["uuid"] for one in genuine]),
+        1_737_457_761_898,
+        times,
+        {
+            "table": "my_table",
+            "database": "ea-main",
+            "primary_keys": ["id"],
+            **place,
+            "change_type": pa.array(list(map(str, kinds))),
+            "is_deleted": pa.array([kind.is_deletion for kind in kinds]),
+        },
+        [pa.array(times), *place.values()],
+        [pa.array([1, 10]), pa.array([10, 10])],
+    )
+    columns = (EventColumn("id", types.LONG), EventColumn("val", types.LONG))
+    described = EventObject(genuine[0]["stream_name"], "ea-main_my_table", MYSQL, columns)
+    if not is_delayed:
+        genuine[1]["source_timestamp"] = genuine[1]["sort_keys"][0] = genuine[0]["source_timestamp"]
+    write = container if form == "avro" else json_lines
+    found = others_read(form, b"".join(write(described, written)))
+    for one in found:
+        for name in ("read_timestamp", "source_timestamp"):
+            if form == "json":
+                one[name] = round(datetime.fromisoformat(one[name]).timestamp() * 1000)
+    assert [{**one, "schema_key": ""} for one in found] == genuine
+
+
+@pytest.mark.clause("ST-103")
+@pytest.mark.parametrize("source", [ORACLE, POSTGRESQL, SQLSERVER])
+def test_both_halves_of_a_change_of_a_key_of_others_have_one_time(source: EventSource) -> None:
+    changed = np.array([MOMENT, MOMENT + 7])
+    first, second = key_change_times(source, changed)
+    assert first.tolist() == second.tolist() == changed.tolist()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+import numpy as np
+
 from mirrorlake.events.envelope import EventSource
 
 
@@ -92,3 +94,16 @@ def rekeyed(source: EventSource) -> tuple[ChangeType, ChangeType] | None:
     if WRITTEN[source] is _OF_PAIRS:
         return ChangeType.UPDATE_DELETE, ChangeType.UPDATE_INSERT
     return ChangeType.DELETE, ChangeType.INSERT
+
+
+def key_change_times(
+    source: EventSource, changed: np.ndarray, *, is_delayed: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """The source timestamps of the two halves of updates that change the key, which the sort keys
+    repeat (ST-103).
+
+    changed: int64, milliseconds, when each update was made. is_delayed: the second half is later
+        for MySQL, as in genuine files.
+    """
+    is_later = is_delayed and source is EventSource.MYSQL
+    return changed, changed + KEY_CHANGE_DELAY_MS if is_later else changed
