@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.events import types
-from mirrorlake.events.change_types import WRITTEN, key_change_times, rekeyed
+from mirrorlake.events.change_types import WRITTEN, key_change_times, rekeyed, updated
 from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
+from mirrorlake.events.maps import unified_type
+from mirrorlake.events.maps.declared import DateProfile
+from mirrorlake.events.maps.mysql import mysql_dates
 from mirrorlake.events.metadata import (
     AS_CHOSEN,
     MetadataSwitches,
@@ -372,3 +375,58 @@ def test_both_halves_of_a_change_of_a_key_of_others_have_one_time(source: EventS
     changed = np.array([MOMENT, MOMENT + 7])
     first, second = key_change_times(source, changed)
     assert first.tolist() == second.tolist() == changed.tolist()
+
+
+@FORMS
+@pytest.mark.parametrize("source", [MYSQL, ORACLE])
+@pytest.mark.clause("ST-097", "ST-101")
+def test_an_update_that_leaves_the_key_is_one_event(source: EventSource, form: str) -> None:
+    kind = updated(source)
+    fields = {"change_type": [str(kind)], "is_deleted": [kind.is_deletion]}
+    events = changes(source, 1, **fields)
+    proved(events, form)
+    (found,) = others_read(form, events.written(form))
+    assert found["source_metadata"]["change_type"] == "UPDATE-INSERT"
+    assert found["source_metadata"]["is_deleted"] is False
+    assert found["payload"] == {"id": 0, "note": "note 0"}
+
+
+@FORMS
+@pytest.mark.parametrize("profile", DateProfile)
+@pytest.mark.parametrize("declared", ["date", "datetime(6)", "timestamp"])
+@pytest.mark.clause("ST-144", "ST-146")
+def test_zero_dates_of_mysql_are_null_and_counted(
+    declared: str, profile: DateProfile, form: str
+) -> None:
+    clock = "" if declared == "date" else " 00:00:00"
+    zeros = ["0000-00-00", "2024-00-00", "2024-05-00"]
+    given = [*(zero + clock for zero in zeros), None, "1000-10-10" + clock, "2024-02-29" + clock]
+    if declared == "datetime(6)":
+        given[-1] = "2024-02-29 23:59:59.999999"
+    kind = unified_type(MYSQL, declared, profile)
+    values, unsupported = mysql_dates(pa.array(given, pa.string()), kind)
+    assert unsupported == len(zeros)
+    assert values.is_null().to_pylist() == [True] * 4 + [False] * 2
+    columns = (EventColumn("at", kind),)
+    written = replace(changes(MYSQL, len(given)).rows(), payload=[values])
+    described = EventObject(STREAM, "shop_orders", MYSQL, columns)
+    write = container if form == "avro" else json_lines
+    content = b"".join(write(described, written))
+    told = [one["payload"]["at"] for one in others_read(form, content)]
+    assert told[:4] == [None] * 4
+    assert None not in told[4:]
+    if form == "json":
+        assert [text[:10] for text in told[4:]] == ["1000-10-10", "2024-02-29"]
+    batches = read_events(io.BytesIO(content), columns=columns)
+    found = {
+        n: v for one in batches for n, v in zip(one.row, one.payload.column("at"), strict=True)
+    }
+    assert [found[n].as_py() for n in range(len(given))] == values.to_pylist()
+
+
+def test_columns_of_mysql_without_zero_dates_have_none_that_are_unsupported() -> None:
+    for given in ([], [None], ["2024-02-29"]):
+        values, unsupported = mysql_dates(pa.array(given, pa.string()), types.DATE)
+        assert (len(values), unsupported) == (len(given), 0)
+    with pytest.raises(pa.ArrowInvalid):
+        mysql_dates(pa.array(["no date"]), types.DATE)

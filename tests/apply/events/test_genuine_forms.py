@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.events.paths import object_name
+from mirrorlake.events.reading import read_events
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.genuine import SECOND, avro, backfill, change, oracle
 
@@ -18,12 +20,15 @@ def without(one: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in one.items() if name not in names}
 
 
-def put(bucket: Bucket, form: str, name: str, *events: Mapping[str, Any]) -> None:
-    """Write a file in one of the two formats."""
+def put(
+    bucket: Bucket, form: str, name: str, *events: Mapping[str, Any], of: str = "public_orders"
+) -> Path:
+    """Write a file in one of the two formats. of: the object."""
     if form == "json":
-        bucket.put(f"{name}.jsonl", *events)
-    else:
-        bucket.put(f"{name}.avro").write_bytes(avro(events))
+        return bucket.put(f"{name}.jsonl", *events, of=of)
+    path = bucket.put(f"{name}.avro", of=of)
+    path.write_bytes(avro(events))
+    return path
 
 
 FORMS = pytest.mark.parametrize("form", ["json", "avro"])
@@ -88,6 +93,36 @@ def test_changes_of_one_second_are_told_apart_and_the_time_of_reading_is_not_loo
     bucket.put("a.jsonl", change(9, {"id": 1, "v": 9}), first)
     bucket.cycle()
     assert bucket.plain("shop/orders") == [{"id": 1, "v": 9}]
+
+
+@FORMS
+@pytest.mark.clause("ST-037", "ST-377")
+def test_an_object_is_not_taken_apart_and_a_stream_is_named_in_full(
+    tmp_path: Path, form: str
+) -> None:
+    stream = "projects/402918312233/locations/us-central1/streams/inventory"
+    # The names of two of these objects differ by a dot alone.
+    places = [("demo", "inventory.voters"), ("demo_inventory", "voters"), ("demo", "inventory")]
+    bucket = Bucket(tmp_path)
+    files = []
+    for number, (database, table) in enumerate(places):
+        name = object_name(database, table)
+        named = {"database": database, "table": table, "object": name, "stream_name": stream}
+        one = change(number, {"id": number, "v": 1}, "INSERT", **named)
+        file = f"{'5' * 40}_mysql-cdc-binlog_1_6_{number}"
+        files.append(put(bucket, form, file, one, of=name))
+    assert object_name(*places[0]) == "demo_inventory.voters"
+    bucket.cycle()
+    assert not bucket.errors
+    tables = [str(one) for one, _done in bucket.done]
+    assert sorted(tables) == ["demo.inventory", "demo.inventory_voters", "demo_inventory.voters"]
+    rows = [bucket.plain(table.replace(".", "/")) for table in tables]
+    assert sorted(row["id"] for (row,) in rows) == [0, 1, 2]
+    assert bucket.plain("demo/inventory_voters") == [{"id": 0, "v": 1}]
+    with files[0].open("rb") as opened:
+        (batch,) = read_events(opened)
+        assert batch.head.column("stream_name").to_pylist() == [stream]
+        assert batch.head.column("object").to_pylist() == ["demo_inventory.voters"]
 
 
 @pytest.mark.clause("ST-379")

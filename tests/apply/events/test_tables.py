@@ -440,7 +440,7 @@ def test_the_golden_example_leaves_an_empty_table_in_every_order(
     assert bucket.plain("ROOT/SAMPLE") == []
 
 
-@pytest.mark.clause("ST-366", "ST-377", "ST-378")
+@pytest.mark.clause("ST-366", "ST-378")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_genuine_key_update_moves_the_row(tmp_path: Path, order: tuple[int, int]) -> None:
     bucket = Bucket(tmp_path)
