@@ -284,7 +284,7 @@ class Mirror:
             return ApplyReport()  # events are for others to apply
         if self.project.events is not None:
             with self._noted(ended.MIRROR):
-                return self._events(keeps_changes=keeps_changes).once()
+                return self._events(watcher, keeps_changes=keeps_changes).once()
         self.check_root()
         engine = self._engines.deferred()
 
@@ -486,18 +486,25 @@ class Mirror:
         with closing(loop):
             yield loop
 
-    def _events(self, *, keeps_changes: bool = False) -> EventApplier:
+    def _events(
+        self, watcher: Watcher | None = None, *, keeps_changes: bool = False
+    ) -> EventApplier:
         with extras.needed("applying events"):
             from mirrorlake.app.events.applying import EventApplier
         runner = self._engines.tasks if self._engines.has_tasks() else None
-        told, clock = {"keeps_changes": keeps_changes}, WallClock(self.stop)
-        return EventApplier(self.project, clock, self.stop, self._reached, runner, **told)
+        return EventApplier(
+            self.project,
+            WallClock(self.stop),
+            self.stop,
+            self._reached,
+            runner,
+            keeps_changes=keeps_changes,
+            watcher=watcher,
+        )
 
     def _apply_events(self, watcher: Watcher | None) -> ApplyReport:
-        applier = self._events()
-        (watcher or Watcher()).begun(applier.report)
         with self._noted(ended.MIRROR):
-            return applier.run()
+            return self._events(watcher).run()
 
     def _noted(self, role: str) -> AbstractContextManager[None]:
         return ended.noted(self._store, role, WallClock(), self.stop)

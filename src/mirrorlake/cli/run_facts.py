@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from textwrap import wrap
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from mirrorlake.capture.record import Outage
     from mirrorlake.capture.sink import LoadProgress
     from mirrorlake.capture.watch.retention import LogRetention
-    from mirrorlake.mirror.engine import Applied
+    from mirrorlake.mirror.engine import Applied, Counts
     from mirrorlake.mirror.steps import ApplyFiles
+    from mirrorlake.model.table import TableId
 
 
 @dataclass(slots=True)
@@ -57,6 +58,8 @@ class RunFacts:
     pending: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     backfills: dict[str, BackfillJob] = field(default_factory=dict)  # by table, not ended
+    found: dict[str, int] = field(default_factory=dict)  # made of events; rows before the run
+    is_caught_up: bool = False  # the event files that were there are applied
     outage: Outage | None = None
     report: ApplyReport | None = None
     position: str = ""
@@ -72,13 +75,24 @@ class RunFacts:
         load.done = load.done or progress.done
 
     def note_batch(self, step: ApplyFiles, outcome: Applied, now: float, wall: datetime) -> None:
-        counts, evidence = outcome.counts, step.evidence
+        evidence = step.evidence
         late = None
         if evidence.source_time is not None and not step.is_load:
             late = max((wall - evidence.source_time).total_seconds(), 0.0)
-        self.recent.note(now, counts.insert + counts.update + counts.delete, late)
+        self.note_rows(outcome.counts, now, late)
         if evidence.positions is not None:
             self.position = evidence.positions[1]
+
+    def note_rows(self, counts: Counts, now: float, late: float | None = None) -> None:
+        self.recent.note(now, counts.insert + counts.update + counts.delete, late)
+
+    def note_found(self, rows: Mapping[TableId, int]) -> None:
+        """Take note of tables that are made of events; known ones keep their rows."""
+        new = {
+            name: count for table, count in rows.items() if (name := str(table)) not in self.found
+        }
+        if new:
+            self.found = {**self.found, **new}
 
     # -- totals -----------------------------------------------------------------------
 
@@ -107,16 +121,19 @@ class RunFacts:
     @property
     def is_following(self) -> bool:
         """Whether all rows that existed at the start are readable."""
-        begun = self.report is not None and bool(self.pending)
+        has_tables = bool(self.pending) or (self.is_caught_up and bool(self.found))
+        begun = self.report is not None and has_tables
         return begun and not self.unfinished and not any(self.pending.values())
 
     # -- in words -------------------------------------------------------------------------------
 
     def tables(self) -> str:
         """The tables by state."""
-        names = {*self.pending, *self.loads, *self.errors}
+        names = {*self.pending, *self.loads, *self.errors, *self.found}
         failed, loading = len(self.errors), len(self.unfinished.keys() - self.errors.keys())
         waiting = {table for table, files in self.pending.items() if files}
+        if not self.is_caught_up:
+            waiting |= self.found.keys()
         applying = len(waiting - self.unfinished.keys() - self.errors.keys())
         following = len(names) - failed - loading - applying
         counts = [(following, "following"), (loading, "loading"), (applying, "applying")]
@@ -132,7 +149,10 @@ class RunFacts:
             facts.append(("position", self.position))
         if found := self.recent.freshness(now):
             facts.append(("freshness", f"p50 {found[0]:.2f} s, p99 {found[1]:.2f} s, last minute"))
-        facts.append(("rows", f"{self.recent.rate(now):,.0f} per second, {self.rows:,} applied"))
+        rows = f"{self.recent.rate(now):,.0f} per second, {self.rows:,} applied"
+        if self.found:
+            rows += f", {sum(self.found.values()) + self.rows:,} in all runs"
+        facts.append(("rows", rows))
         return facts + self._log()
 
     def _log(self) -> list[tuple[str, str]]:
@@ -150,7 +170,11 @@ class RunFacts:
             return self.step if self.once else "following; Ctrl-C stops"
         waiting = sum(self.pending.values())
         if not waiting and not self.unfinished:
-            return "waiting for the first table; Ctrl-C stops"
+            are_behind = bool(self.found) and not self.is_caught_up
+            what = (
+                "applying the files that are there" if are_behind else "waiting for the first table"
+            )
+            return f"{what}; Ctrl-C stops"
         if self.unfinished:
             return f"initial load, tables left: {len(self.unfinished)}; Ctrl-C stops"
         return f"applying, files left: {waiting:,}; Ctrl-C stops"

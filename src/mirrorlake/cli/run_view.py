@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirrorlake.capture.sink import LoadProgress
     from mirrorlake.capture.watch.retention import LogRetention
     from mirrorlake.config import Project
-    from mirrorlake.mirror.engine import Applied
+    from mirrorlake.mirror.engine import Applied, Counts
     from mirrorlake.mirror.steps import ApplyFiles
     from mirrorlake.model.table import TableId
     from mirrorlake.storage.store import Store
@@ -122,6 +122,16 @@ class RunView(Watcher):
     def applied(self, step: ApplyFiles, outcome: Applied) -> None:
         with self._lock:
             self.facts.note_batch(step, outcome, time.monotonic(), datetime.now(UTC))
+
+    def found(self, rows: Mapping[TableId, int]) -> None:
+        self.facts.note_found(rows)
+
+    def events_applied(self, counts: Counts) -> None:
+        with self._lock:
+            self.facts.note_rows(counts, time.monotonic())
+
+    def caught_up(self) -> None:
+        self.facts.is_caught_up = True
 
     # -- shown ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from functools import partial
 import structlog
 
 from mirrorlake.app.loop.report import ApplyReport, TableReport
+from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.own_root import check_root
 from mirrorlake.app.status import ended
 from mirrorlake.app.stores import StorePlaces, event_store_of, store_of
@@ -23,7 +24,7 @@ from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
-from mirrorlake.apply.events.remembered.state import FOLDER
+from mirrorlake.apply.events.remembered.state import FOLDER, states
 from mirrorlake.apply.events.remembered.waiting import WaitingDeletions, waiting_deletions
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.apply.in_process.tables import LogTables
@@ -70,6 +71,7 @@ class EventApplier:
         runner: Callable[[], Runner] | None = None,
         *,
         keeps_changes: bool = False,
+        watcher: Watcher | None = None,
     ) -> None:
         assert project.events is not None
         self._project = project
@@ -79,6 +81,7 @@ class EventApplier:
         self._lease = Lease(self._store, ended.MIRROR, clock)
         self._spread = None if runner is None else EventSpread(runner, self._places())
         self._vacuumed = clock.now()
+        self._watcher = watcher or Watcher()
         self.report = ApplyReport()
 
     def check(self) -> list[CheckResult]:
@@ -100,6 +103,7 @@ class EventApplier:
     def once(self) -> ApplyReport:
         """Apply the files that are there when this is called. Raises LeaseHeld, Unavailable."""
         with self._consuming() as consumer:
+            self._begin()
             self._cycle(consumer)
         return self.report
 
@@ -112,6 +116,7 @@ class EventApplier:
     def run(self) -> ApplyReport:
         """Apply files until `stop` is set; a storage that does not answer is waited for."""
         with self._consuming() as consumer:
+            self._begin()
             waits = ""
             while not self._stop.is_set():
                 try:
@@ -134,6 +139,8 @@ class EventApplier:
     ) -> None:
         """A batch is in its table. held: why other events of it are not."""
         known = self._known(table)
+        self._watcher.found({table: 0})
+        self._watcher.events_applied(done.counts)
         self.report.tables[table] = replace(
             known,
             version=done.version,
@@ -150,6 +157,7 @@ class EventApplier:
     def stopped(self, table: TableId, error: TableError) -> None:
         """A table stops; it is said once."""
         known = self._known(table)
+        self._watcher.found({table: 0})
         if str(known.error) != str(error):
             log.error(EVENTS_STOPPED, table=str(table), code=error.code, hint=error.hint)
         self.report.tables[table] = replace(known, error=error)
@@ -165,6 +173,16 @@ class EventApplier:
 
     def _errors(self) -> dict[TableId, TableError]:
         return {table: one.error for table, one in self.report.tables.items() if one.error}
+
+    def _begin(self) -> None:
+        """Tell the watcher which tables there are."""
+        with storage_errors(str(self._project.root)):
+            known = states(self._store)
+        counts = {table: state.counts for table, state in known.items()}
+        self._watcher.found(
+            {table: one.insert + one.update + one.delete for table, one in counts.items()}
+        )
+        self._watcher.begun(self.report)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -198,6 +216,8 @@ class EventApplier:
         self._lease.check()
         with renewed(self._lease), storage_errors(self._settings.described):
             consumer.cycle()
+        if not self._stop.is_set():
+            self._watcher.caught_up()
 
     def _vacuum(self) -> None:
         """Remove data files that no version of the retention needs (LZ-263)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.errors import SourceUnavailable
-from mirrorlake.mirror.engine import Applied
+from mirrorlake.mirror.engine import Applied, Counts
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.table import TableId
 
@@ -31,3 +33,14 @@ class Watcher:
 
     def applied(self, step: ApplyFiles, outcome: Applied) -> None:
         """A batch is in its table."""
+
+    # -- of event files ---------------------------------------------------------------------------
+
+    def found(self, rows: Mapping[TableId, int]) -> None:
+        """Tables that are made of events; how many rows were applied to each before this run."""
+
+    def events_applied(self, counts: Counts) -> None:
+        """Events are in their table."""
+
+    def caught_up(self) -> None:
+        """The files that were there are applied; called in each cycle."""
