@@ -19,6 +19,15 @@ from mirrorlake.apply.events.journal import ReadFile
 from tests.apply.events.bucket import Bucket
 from tests.apply.events.bucket import event as change
 from tests.apply.events.drawn_files import rows_of
+from tests.events.decode.claims import (
+    ENDLESS,
+    NODE,
+    beside,
+    claimed_entries,
+    claimed_value,
+    deep,
+    doubled,
+)
 from tests.events.decode.files import avro, event, schema
 from tests.events.decode.test_hostile import PLAIN, block, of_schema, with_header
 from tests.fuzz.inputs import harmed
@@ -41,20 +50,26 @@ def _recursive() -> bytes:
         {"name": "id", "type": "long"}, {"name": "c", "type": ["null", node]}]}}])  # fmt: skip
 
 
-def _claims() -> bytes:
-    """A header of two billion entries."""
-    return b"Obj\x01" + bytes([0x80, 0xD0, 0xAC, 0xF3, 0x0E]) + b"\x02a\x02b" * 50
-
-
 FILES: dict[str, tuple[bytes, str]] = {
     "truncated.avro": (GOOD[:-40], "ends within block"),
     "header.avro": (GOOD[:60], "ends within the header"),
     "codec.avro": (with_header(json.dumps(schema()).encode(), "lzo"), "codec"),
     "sync.avro": (GOOD[:-16] + bytes(16), "sync marker"),
-    "claims.avro": (_claims(), "header"),
+    "claims.avro": (claimed_entries(), "ends within the header"),
     "columns.avro": (of_schema([{"name": f"c{n}", "type": "int"} for n in range(30_000)]), "types"),
-    "recursion.avro": (_recursive(), ""),
-    "deep.avro": (with_header(b'{"type":"array","items":' * 5_000 + b'"int"' + b"}" * 5_000), ""),
+    "recursion.avro": (_recursive(), "column c: the record 'node' is no unified type"),
+    "endless.avro": (beside(ENDLESS, b""), "event 1 of a block is nested too deep"),
+    "nested.avro": (beside(NODE, deep(5_000)), "event 1 of a block is nested too deep"),
+    "deep.avro": (
+        with_header(b'{"type":"array","items":' * 5_000 + b'"int"' + b"}" * 5_000),
+        "is not JSON: maximum recursion depth exceeded",
+    ),
+    "levels.avro": (
+        with_header(b'{"type":"array","items":' * 200 + b'"int"' + b"}" * 200),
+        "64 levels",
+    ),
+    "doubled.avro": (beside(doubled(31, "null"), b""), "200000 types"),
+    "large.avro": (claimed_value(), "the header is larger than"),
     "bomb.avro": (
         with_header(json.dumps(schema()).encode(), "deflate") + block(5, BOMB),
         "do not fill",
@@ -78,7 +93,7 @@ LINES: list[tuple[str | bytes, str]] = [
     (_line('{"id": NaN}'), "no LONG"),
     (_line('{"id": 1e999999}'), "no LONG"),
     (_line('{"id": "1"}').encode().replace(b'"1"', b'"\xff\xfe"'), "not UTF-8"),
-    (_line(f'{{"id": {DEEP}}}'), ""),
+    (_line(f'{{"id": {DEEP}}}'), "nested too deep"),
     (_line('{"id": null}'), "null"),
     (_line("{}"), "no payload"),
     (_line('{"v": 1}'), "key column"),

@@ -78,13 +78,13 @@ class AvroColumns:
                 if len(number) and not (number.min() >= 0 and number.max() < len(kind.names)):
                     raise UnreadableEvents("an enumeration has a symbol that the schema lacks")
                 return pa.array(kind.names, pa.string()).take(pa.array(number)), end
-            case "record":
+            case "record" if is_nested_array(kind) or not kind.is_recursive:
                 return self._record(kind, at)
             case "union":
                 return self._union(kind, at)
             case "array":
                 return self._array(kind.members[0], at)
-            case _:  # a map, which is skipped: no unified type is one
+            case _:  # a map or another recursive record, which is skipped: no unified type is one
                 walk = self._walk.skip(kind)
                 ends = np.array([walked(walk, self._bytes, one) for one in at.tolist()], np.int64)
                 return pa.nulls(len(at)), ends
@@ -176,7 +176,7 @@ class AvroColumns:
             if not len(rows):
                 continue
             values, after = self.read(member, at[rows])
-            if isinstance(values, pa.StructArray) or pa.types.is_nested(values.type):
+            if member.kind == "record" or pa.types.is_nested(values.type):
                 raise UnreadableEvents("a union of several types has one that is no plain value")
             if len(rows) == len(at):
                 return texts(values), after

@@ -15,6 +15,10 @@ from mirrorlake.events.decode.errors import UnreadableEvents
 MOST_TYPES = 20_000
 """Maximum number of types in one schema: ten thousand nullable columns."""
 
+MOST_NAMED = 200_000
+"""The same with what the names in it stand for: each has a column when events are decoded, and a
+few records that name each other in turn would have billions."""
+
 MOST_LEVELS = 64
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -29,6 +33,8 @@ class AvroType:
         map.
     names: of the fields, or the symbols of an enumeration.
     size: of a fixed.
+    count, levels: how many types it has, and levels of them, itself and what it names included.
+    is_recursive: whether it is a record that contains itself.
     """
 
     kind: str
@@ -36,6 +42,9 @@ class AvroType:
     members: list[AvroType] = field(default_factory=list, repr=False)
     names: list[str] = field(default_factory=list)
     size: int = 0
+    count: int = 1
+    levels: int = 1
+    is_recursive: bool = False
 
     @property
     def optional(self) -> AvroType | None:
@@ -66,6 +75,7 @@ def parse_schema(text: bytes) -> AvroType:
 class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
+        self._open = set[int]()  # records whose fields are being parsed
         self._count = 0
 
     def type(self, schema: Any, namespace: str, level: int) -> AvroType:
@@ -79,12 +89,13 @@ class _Parser:
                 return AvroType(schema, schema)
             case str():
                 for name in (schema, f"{namespace}.{schema}"):
-                    if name in self._named:
-                        return self._named[name]
+                    if (known := self._named.get(name)) is not None:
+                        known.is_recursive |= id(known) in self._open
+                        return known
                 raise UnreadableEvents(f"the schema names the type {schema[:100]!r}, which is not")
             case list():
                 members = [self.type(one, namespace, level + 1) for one in schema]
-                return AvroType("union", schema, members)
+                return _counted(AvroType("union", schema, members))
             case dict():
                 return self._object(schema, namespace, level)
         raise UnreadableEvents("the schema has a type that is neither a name nor an object")
@@ -95,7 +106,7 @@ class _Parser:
             return self._record(schema, namespace, level)
         if kind in {"array", "map"}:
             inner = schema.get("items" if kind == "array" else "values")
-            return AvroType(kind, schema, [self.type(inner, namespace, level + 1)])
+            return _counted(AvroType(kind, schema, [self.type(inner, namespace, level + 1)]))
         if kind == "enum":
             symbols = schema.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
@@ -116,6 +127,7 @@ class _Parser:
             raise UnreadableEvents("a record of the schema has no fields")
         found = self._name(AvroType("record", schema), namespace)
         own = str(schema.get("namespace", namespace))
+        self._open.add(id(found))
         taken: set[str] = set()
         for one in fields:
             if not isinstance(one, dict) or not isinstance(one.get("name"), str):
@@ -125,7 +137,8 @@ class _Parser:
             taken.add(one["name"])
             found.names.append(one["name"])
             found.members.append(self.type(one.get("type"), own, level + 1))
-        return found
+        self._open.remove(id(found))
+        return _counted(found)
 
     def _name(self, kind: AvroType, namespace: str) -> AvroType:
         name = kind.schema.get("name")
@@ -134,3 +147,15 @@ class _Parser:
         space = str(kind.schema.get("namespace", namespace))
         self._named[name if "." in name or not space else f"{space}.{name}"] = kind
         return kind
+
+
+def _counted(kind: AvroType) -> AvroType:
+    """The type with the number of its types and levels. Raises UnreadableEvents."""
+    kind.count += sum(member.count for member in kind.members)
+    kind.levels += max((member.levels for member in kind.members), default=0)
+    if kind.count > MOST_NAMED or kind.levels > MOST_LEVELS + 1:
+        raise UnreadableEvents(
+            f"the schema has more than {MOST_NAMED} types, or {MOST_LEVELS} levels of them, with "
+            "those that it names"
+        )
+    return kind
