@@ -72,7 +72,15 @@ LOOKS = st.builds(
 MESSAGES = st.builds(
     TableMessage,
     NUMBERS,
-    st.builds(ColumnState, COLUMNS, COLUMNS, st.integers(0, 1600), TEXTS),
+    st.builds(
+        ColumnState,
+        COLUMNS,
+        COLUMNS,
+        st.integers(0, 1600),
+        TEXTS,
+        st.none() | st.lists(NUMBERS, max_size=3).map(tuple),
+        st.booleans(),
+    ),
     LOOKS,
 )
 

@@ -64,20 +64,20 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
 
 
 def unseen(known: Known, look: TableLook, captures: Captures) -> tuple[str, bool]:
-    """How columns were altered since the last change of a row, in words, empty if they were not;
-    and whether that gives rows other values."""
+    """How columns, or the key, were altered since the last change of a row, in words, empty if they
+    were not; and whether rows have other values by that, or may have."""
     now = replace(known, columns=look.columns, types=look.types, texts=look.texts)
     found = _change(known, now, look, captures)
     if isinstance(found, str):
         return "", False
     key, append_only = look.key(captures)
-    key_change, _is_missed = keys.change_of(
-        known, replace(now, key=key, append_only=append_only), ""
+    key_change, is_missed = keys.change_of(
+        known, replace(now, key=key, append_only=append_only), look.identity.identity
     )
     told = [what for _kind, what in (*found.changes, *([key_change] if key_change else []))]
     retexted = (_retexted(known, now, n) for n, name in look.columns.items() if captures(name))
     filled = any(value is not None for value in found.filled.values())
-    alters = bool(found.copied or found.differs or filled)
+    alters = bool(found.copied or found.differs or filled or (key_change and is_missed))
     return ", ".join([*told, *filter(None, retexted)]), alters
 
 

@@ -144,7 +144,10 @@ class Recognition:
         found = columns.looked_at(known, look, description, captures(table), after)
         if isinstance(found, str):
             raise _altered(table, found)
-        self._note(message.oid, _with_rewritten(found, look))
+        now = _with_rewritten(found, look)
+        if bool(now.append_only) != bool(known.append_only):  # it went to our other publication
+            now = replace(now, published=look.published or known.published)
+        self._note(message.oid, now)
         return found
 
     def described_leaf(
@@ -256,8 +259,8 @@ class Recognition:
         return _altered(self.tables[oid], what)
 
     def unseen(self, looks: Mapping[int, TableLook]) -> Iterator[tuple[int, str, bool]]:
-        """Changes of columns of these tables, by oid, that the stream has not described yet, and
-        whether they give rows other values."""
+        """Changes of columns and keys of these tables, by oid, that the stream has not described
+        yet, and whether rows may have other values."""
         for oid, look in looks.items():
             known = self._known.get(oid)
             if known is None:
@@ -267,13 +270,16 @@ class Recognition:
                 yield oid, changes, alters
 
     def to_write(self, looks: Mapping[int, TableLook]) -> Iterator[TableMessage]:
-        """Messages about those of these tables whose columns are other ones than the stream has
-        described, without those that are written."""
+        """Messages about those of these tables whose columns, or key, are other ones than the
+        stream has described, without those that are written."""
         for oid, look in looks.items():
             known = self._known.get(oid)
-            if known is None or look.is_listed or ColumnState.of(known) == ColumnState.of(look):
+            if known is None or look.is_listed:
                 continue
-            message = TableMessage(oid, ColumnState.of(known), look)
+            before, now = ColumnState.of(known), look.known(captures(self.tables[oid]))
+            if before == ColumnState.of(now):
+                continue
+            message = TableMessage(oid, before, look)
             if not (written := self._written.get(oid)) or not written[0].is_like(message):
                 yield message
 

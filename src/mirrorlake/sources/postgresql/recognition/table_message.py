@@ -1,4 +1,4 @@
-"""A logical message of ours in the log, which describes a table whose columns were altered.
+"""A logical message of ours in the log, which describes a table that was altered: columns or key.
 
 PostgreSQL describes a table to a stream before the next row of it, which may never come. So what
 the catalog shows is written to the log. The stream comes to it there as to any other change, behind
@@ -47,16 +47,20 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """The columns of a table: names, types and texts by number, and the highest number given."""
+    """The columns of a table: names, types and texts by number, and the highest number given; and
+    by which of them a change finds its row: key as in `Known`, append_only: it finds none."""
 
     columns: Mapping[int, str]
     types: Mapping[int, str]
     last: int
     texts: Mapping[int, int] = field(default_factory=dict)
+    key: tuple[int, ...] | None = None
+    append_only: bool = False
 
     @classmethod
-    def of(cls, table: Known | TableLook) -> Self:
-        return cls(table.columns, table.types, table.last, table.texts)
+    def of(cls, table: Known) -> Self:
+        key = table.key, bool(table.append_only)
+        return cls(table.columns, table.types, table.last, table.texts, *key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,17 @@ class TableMessage:
     look: TableLook
 
     def is_like(self, other: TableMessage) -> bool:
-        """Whether it says the same of columns as a message about the same table."""
-        same = self.look.attributes == other.look.attributes and self.look.last == other.look.last
-        return same and self.before == other.before
+        """Whether it says the same of columns and key as a message about the same table."""
+        one, another = self.look, other.look
+        same = one.attributes == another.attributes and one.last == another.last
+        return same and one.identity == another.identity and self.before == other.before
 
     def relation(self, name: TableId) -> Relation:
         """The description that PostgreSQL would send before a row."""
         identity = self.look.identity
         logged = {"d": identity.primary, "i": identity.index}.get(identity.identity, ())
+        if not {*logged} <= {column.name for column in self.look.attributes}:
+            logged = ()  # a generated column, which is not published, identifies nothing
         columns = tuple(
             RelationColumn(
                 column.name,
@@ -114,8 +121,10 @@ class TableMessage:
             return None
         before = said["before"]
         numbered = (_numbered(before.get(name, {})) for name in ("columns", "types", "texts"))
-        names, types, texts = numbered  # an earlier release wrote no texts
-        state = ColumnState(names, types, before["last"], texts)
+        names, types, texts = numbered  # an earlier release wrote no texts, and no key
+        key = None if before.get("key") is None else tuple(before["key"])
+        is_append_only = before.get("append_only", False)
+        state = ColumnState(names, types, before["last"], texts, key, is_append_only)
         return cls(said["table"], state, _look(said["look"]))
 
     def plain(self) -> dict[str, Any]:
