@@ -51,6 +51,55 @@ def check_goes_on(evolving: EvolvingDatabase) -> None:
     evolving.check("apples", columns="id, a")
 
 
+FORMER = {
+    "another column": [
+        "alter table apples add column c int default 4",
+        "update apples set c = 5 where id = 1",
+        "alter table apples drop column c",
+        "alter table apples add column c int generated always as (a * 3) stored",
+    ],
+    "itself": [
+        "alter table apples alter g drop expression; update apples set g = g + 1 where id = 1",
+        "alter table apples drop g",
+        "alter table apples add g int generated always as (a * 3) stored",
+    ],
+    "in one transaction": [
+        """alter table apples add c int; update apples set c = 5; alter table apples drop c;
+        alter table apples add c int generated always as (a * 3) stored"""
+    ],
+    "one with another name": [
+        "alter table apples rename a to c",
+        "update apples set c = 5 where id = 1",
+        "alter table apples rename c to a",
+        "alter table apples add c int generated always as (a * 3) stored",
+    ],
+}
+
+
+@pytest.mark.parametrize("with_row", [True, False])
+@pytest.mark.parametrize("name", FORMER)
+def test_a_table_goes_on_whose_ordinary_column_became_a_generated_one(
+    evolving: EvolvingDatabase, name: str, *, with_row: bool
+) -> None:
+    """Capture is behind: what it reads has the ordinary column, and the catalog the other."""
+    evolving.begin(LOG, TABLE, ROWS)
+    evolving.run(*FORMER[name], *(["update apples set a = 9 where id = 1"] if with_row else []))
+    evolving.capture()
+    evolving.apply()
+    assert evolving.stopped() == {}
+    compare(evolving)
+    evolving.run("insert into apples (id, a) values (3, 8)")
+    evolving.capture()
+    evolving.apply()
+    compare(evolving)
+
+
+def compare(evolving: EvolvingDatabase) -> None:
+    """The ordinary columns of a table are those of its source."""
+    rows = evolving.database.sql.execute("select id, a from apples order by id").fetchall()
+    assert sorted((row["id"], row["a"]) for row in evolving.mirrored("apples")) == rows
+
+
 def test_a_table_of_which_they_are_published_waits_for_another_publication(
     evolving: EvolvingDatabase,
 ) -> None:

@@ -49,7 +49,7 @@ select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
         where m.oid = c.oid and m.publication = w.publication and not exists
           (select from member o where o.oid = c.oid and o.publication = w.publication
            and o.columns is null)),
-       array(select a.attname::text from pg_attribute a
+       array(select array[a.attname::text, a.xmin::text] from pg_attribute a
              where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped),
        {generated}, c.xmin::text::bigint, c.relispartition, n.nspname, c.relname
 from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
@@ -184,7 +184,10 @@ class CatalogLook:
                 identity=identities[oid],
                 is_listed=listed is not None,
                 name=TableId(*name),
-                generated=frozenset(generated if version >= generated_columns.SINCE else ()),
+                generated={
+                    column: int(by)
+                    for column, by in (generated if version >= generated_columns.SINCE else ())
+                },
                 generated_published=tuple(map(tuple, sent)),
                 changed=changed,
                 is_partition=is_partition,

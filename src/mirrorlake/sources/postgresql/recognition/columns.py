@@ -63,6 +63,20 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
     return None
 
 
+def generated(
+    known: Known, look: TableLook, description: RelationDescription, transaction: int
+) -> str | None:
+    """A generated column that a change of `transaction` describes; None for none. Where it was
+    written since, and so was an ordinary column that has not its name now, that one had the name:
+    it is a column of another number."""
+    later = [column for column in look.attributes if not is_before(column.changed, transaction)]
+    for name in sorted({*description.columns} & look.generated.keys() - {*known.columns.values()}):
+        is_older = is_before(look.generated[name], transaction)
+        if is_older or not any(column.name != name for column in later):
+            return name
+    return None
+
+
 def unseen(known: Known, look: TableLook, captures: Captures) -> tuple[str, bool]:
     """How columns, or the key, were altered since the last change of a row, in words, empty if they
     were not; and whether rows have other values by that, or may have."""

@@ -156,7 +156,7 @@ class TableLook:
     order of their numbers, without generated ones; last: the highest number of any; leaves: by
     oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
     its rows; is_listed: only some columns are published, of which nothing locks the list; name:
-    None where it was not looked for; generated: the names of generated columns;
+    None where it was not looked for; generated: the transaction that wrote each generated column;
     generated_published: as of `generated_columns.published`; publications: as in `Known`, none
     where they were not looked for; changed: the transaction that wrote what the catalog has of the
     table itself, 0 where that was not looked for; is_partition: it is one of another table."""
@@ -171,7 +171,7 @@ class TableLook:
     identity: RowIdentity = field(default_factory=lambda: RowIdentity("d"))
     is_listed: bool = False
     name: TableId | None = None
-    generated: frozenset[str] = frozenset()
+    generated: Mapping[str, int] = field(default_factory=dict)
     generated_published: tuple[tuple[str, ...], ...] = ()
     publications: Mapping[int, int] = field(default_factory=dict)
     changed: int = 0

@@ -113,8 +113,8 @@ class Recognition:
         self._check(table, self._at_least(oid, look), look)
         came_under = self._came_under_another(oid, look)
         known = self._known[oid]
-        if unknown := {*description.columns} & look.generated - {*known.columns.values()}:
-            raise _altered(table, f"generated column {min(unknown)} was published for a time")
+        if generated := columns.generated(known, look, description, transaction):
+            raise _altered(table, f"generated column {generated} was published for a time")
         missed = _missed(table, known, look)
         earlier = _differs(missed, came_under)
         if known.at > after:  # it is known by what the catalog showed later
