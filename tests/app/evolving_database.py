@@ -41,6 +41,7 @@ from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
+from tests.conformance.scene import until
 from tests.conftest import Database
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.memory_store import Crash
@@ -216,8 +217,14 @@ class EvolvingDatabase:
 
     def forget(self) -> None:
         """Let the server keep nothing for this root."""
-        name = self.made
-        self.run(f"select pg_drop_replication_slot('{name}')", "drop table apples, log")
+        self.lose_slot()
+        self.run("drop table apples, log")
+
+    def lose_slot(self) -> None:
+        """Drop the slot, once the server has noticed that nobody reads it any more."""
+        query = f"select from pg_replication_slots where slot_name = '{self.made}' and active"
+        until(lambda: self.database.sql.execute(query).fetchone() is None)
+        self.run(f"select pg_drop_replication_slot('{self.made}')")
 
     def stopped(self) -> dict[str, str]:
         found = Records(self.store, root.LANDING).stopped()

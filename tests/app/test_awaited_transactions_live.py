@@ -232,7 +232,8 @@ def test_a_repair_that_waits_tells_for_what(evolving: EvolvingDatabase) -> None:
     evolving.begin(APPLES, "create table log (id int primary key)")
     gid = f"forgotten {evolving.database.name}"
     evolving.run("begin; insert into log values (1)", f"prepare transaction '{gid}'")
-    evolving.run(SECRET, f"select pg_drop_replication_slot('{evolving.made}')")
+    evolving.run(SECRET)
+    evolving.lose_slot()
 
     def repair() -> None:
         with closing(evolving.new_capture()) as capture:

@@ -193,4 +193,5 @@ def test_a_series_of_changes_of_partitions_ends_equal(
     evolving.apply()
     evolving.check("apples")
     loose = [f"drop table {name}" for name, _slot in series.loose]
-    evolving.run(f"select pg_drop_replication_slot('{evolving.made}')", *loose)
+    evolving.lose_slot()
+    evolving.run(*loose)

@@ -282,10 +282,8 @@ def test_a_repair_reads_a_table_again_whose_rows_are_being_read(beside: Evolving
     """What was read of it may have changed since."""
     beside.backfill = BackfillSettings(ChunkLimits(rows=5))
     assert beside.capture(Dying(CrashPoint.BACKFILL_RECORDED, 3))
-    beside.run(
-        f"select pg_drop_replication_slot('{beside.made}')",
-        "update apples set note = 'missed'",
-    )
+    beside.lose_slot()
+    beside.run("update apples set note = 'missed'")
     with closing(beside.new_capture()) as capture:
         assert capture.repair().done().is_needed
     beside.live([CHANGES], each=False)

@@ -155,7 +155,8 @@ def _lose_slot(evolving: EvolvingDatabase, lost: str) -> None:
     slot = f"slot_name = '{evolving.made}'"
     reader = f"select active_pid from pg_replication_slots where {slot}"
     until(lambda: evolving.database.sql.execute(reader).fetchall() == [(None,)])
-    evolving.run(f"select pg_drop_replication_slot('{evolving.made}')", lost)
+    evolving.lose_slot()
+    evolving.run(lost)
     with pytest.raises(SourceGap):
         evolving.capture()
     with closing(evolving.new_capture()) as capture:
