@@ -159,12 +159,15 @@ class EventsWriter:
 
     def backfill(self, chunk: BackfillRows) -> None:
         """Rows that are gone in the source have no event. A chunk that comes again after a crash
-        was read again, later: it makes files of its own, whose events win (ST-215)."""
+        was read again, later: it makes files of its own, whose events win (ST-215).
+
+        Called while nothing `is_ahead`: so an assigned batch has come again as a whole, and is
+        written with the times that it had before a later one is noted."""
         table = chunk.table
         if table.table not in self._loads or not chunk.read.num_rows:
             return
         if self._again is not None:
-            self.roll(0)  # whose changes have the times that they had before
+            self.roll(0)
         name, number = str(table.table), self._state.batch
         state, taken = self._state.read_at(name, chunk.taken)
         self._state = replace(state, batch=number + 1)
