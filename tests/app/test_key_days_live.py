@@ -56,7 +56,8 @@ def test_a_table_that_gets_such_a_key_stops_before_it(
     evolving.live([*statements, "insert into days values ('10000-01-01', 3)"], each=each)
     check_others(evolving)
     there = {row["n"] for row in evolving.mirrored("days")}
-    assert there == ({1, 2} if each else set())
+    # The rows before it are landed if the server has sent them by themselves.
+    assert there == {1, 2} or (not each and not there)
 
 
 def test_a_table_lives_with_an_infinity_in_its_key(evolving: EvolvingDatabase) -> None:
