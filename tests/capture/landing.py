@@ -47,7 +47,7 @@ def landing_capture(
     backfill: BackfillSettings | None = None,
 ) -> Capture:
     """Capture into the landing zone of a store."""
-    records = Records(store, root.LANDING, stream_id)
+    records = Records(store, root.LANDING, stream_id, reached)
     sink = LandingSink(source, records, settings, reached)
     return Capture(
         source,

@@ -373,6 +373,7 @@ class Capture:
             common([writer.durable for writer in self._writers]),
             metadata=any(sink.metadata for sink in self._sinks),
             secret=self._records.secret_of(record),
+            reached=self._reached,
         )
         self.loop = CaptureLoop(
             self._stream,

@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.landing import layout
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import (
     DEFAULT_STREAM,
     FORMAT,
@@ -164,11 +165,13 @@ class Unfollowed:
 
 @dataclass(slots=True)
 class Records:
-    """Reads and writes the records of one stream in a zone."""
+    """Reads and writes the records of one stream in a zone. reached: called behind those by which a
+    change of a schema is followed."""
 
     store: Store
     zone: str
     stream_id: str = DEFAULT_STREAM
+    reached: CrashHook = field(default=no_crash, repr=False, compare=False)
 
     @property
     def folder(self) -> str:
@@ -279,6 +282,7 @@ class Records:
     def write_append_only(self, tables: Mapping[str, AppendOnly]) -> None:
         found = {name: table.facts() for name, table in tables.items()}
         self._write(APPEND_ONLY, {"tables": found})
+        self.reached(CrashPoint.APPEND_ONLY_RECORDED)
 
     def attached(self) -> dict[str, dict[str, Attached]]:
         """By table name `SourceTable.attached`, as of the last look."""
@@ -294,6 +298,7 @@ class Records:
             for name, attached in tables.items()
         }
         self._write(ATTACHED, {"tables": found})
+        self.reached(CrashPoint.ATTACHED_RECORDED)
 
     def without_effect(self) -> dict[str, tuple[WithoutEffect, ...]]:
         """By table name the last changes of its schema that change no row, the oldest first."""
@@ -303,6 +308,7 @@ class Records:
     def write_without_effect(self, tables: Mapping[str, Sequence[WithoutEffect]]) -> None:
         found = {name: [asdict(change) for change in changes] for name, changes in tables.items()}
         self._write(WITHOUT_EFFECT, {"tables": found})
+        self.reached(CrashPoint.WITHOUT_EFFECT_RECORDED)
 
     def unfollowed(self) -> dict[str, Unfollowed]:
         """By table name, as of the last look."""
@@ -324,10 +330,12 @@ class Records:
         known, pending = self.known(), self._pending()
         if at:
             self._know(known, [*pending, {"at": at, "tables": noted}])
+            self.reached(CrashPoint.KNOWN_NOTED)
             return
         for entry in pending:
             entry["tables"] = {n: facts for n, facts in entry["tables"].items() if n not in noted}
         self._know(known | noted, pending)
+        self.reached(CrashPoint.KNOWN_RECORDED)
 
     def confirm(self, is_durable: Callable[[str], bool], *, at_start: bool = False) -> None:
         """Let everything count that is known from points on that are durable. at_start: what else
@@ -340,6 +348,7 @@ class Records:
         left = [] if at_start else [entry for entry in pending if not is_durable(entry["at"])]
         if len(left) < len(pending):
             self._know(known, left)
+            self.reached(CrashPoint.KNOWN_RECORDED)
 
     def _pending(self) -> list[dict[str, Any]]:
         return list(self._read(KNOWN).get("pending", ()))

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -430,6 +431,7 @@ class Source(Protocol):
         *,
         metadata: bool = False,
         secret: str = "",
+        reached: CrashHook = no_crash,
     ) -> ChangeStream:
         """The changes of these tables in the transactions that `since` does not cover; some covered
         ones may be included.
@@ -438,7 +440,8 @@ class Source(Protocol):
 
         metadata: whether changes carry the source's metadata of each row. secret: of this stream,
         the same after a restart; known by it, what the source writes for itself into its log is not
-        taken from others. Without it nothing is written.
+        taken from others. Without it nothing is written. reached: called at the points of what
+        `watch` changes in the source.
         """
         ...
 

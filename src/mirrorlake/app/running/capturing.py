@@ -40,7 +40,7 @@ def capture_of(
 ) -> Capture:
     """What lands the changes of the source of a project, with what `Mirror.capture_run` takes."""
     source, settings = prerequisites.source_of(project), project.capture
-    records = Records(store_of(project), root.LANDING)
+    records = Records(store_of(project), root.LANDING, reached=reached)
     clock = WallClock(stop)
     sinks: list[Sink] = []
     if project.lands:

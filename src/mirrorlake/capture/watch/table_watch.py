@@ -17,6 +17,7 @@ from mirrorlake.capture.watch import append_only, unpublished, without_effect
 from mirrorlake.capture.watch.findings import FINDING, Findings
 from mirrorlake.errors import SourceGap, TableAltered, TableError
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ALTERED,
@@ -138,6 +139,7 @@ class TableWatch:
         waiting = {table for table, outcome in tried.items() if outcome in held}
         self._backfills.hold(waiting)
         if Inclusion.ADDED in tried.values():
+            self._records.reached(CrashPoint.PUBLICATION_JOINED)
             # What differs is told once.
             told = [one for one in found if one.severity is not CheckSeverity.ERROR]
             found = [*told, *self._source.watch(streamed)]

@@ -15,6 +15,7 @@ from mirrorlake.errors import (
     TableAltered,
     TableRecreated,
 )
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -212,6 +213,7 @@ class MemorySource:
         *,
         metadata: bool = False,
         secret: str = "",  # noqa: ARG002 - nothing is written into its log
+        reached: CrashHook = no_crash,  # noqa: ARG002 - `watch` changes nothing
     ) -> MemoryStream:
         if slot := self._slot():
             since = since.join(slot.acknowledged)

@@ -18,6 +18,7 @@ from mirrorlake.errors import (
     TableAltered,
     UsageError,
 )
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
@@ -77,6 +78,7 @@ class PostgresSource:
         self.objects = PostgresObjects(settings, self._sql, self._noted, self._look, self._opened)
         self._recognition: Recognition | None = None
         self._secret = ""  # of the stream
+        self._reached: CrashHook = no_crash
         self._loaded_names: Mapping[str, TableId] = {}
         self._taken: frozenset[TableId] = frozenset()
 
@@ -241,12 +243,13 @@ class PostgresSource:
         *,
         metadata: bool = False,
         secret: str = "",
+        reached: CrashHook = no_crash,
     ) -> PostgresStream:
         """The changes that are neither acknowledged to the slot nor covered by `since`."""
         self._recognition = Recognition(
             self._look, {int(table.identity): table for table in tables}
         )
-        self._secret = secret
+        self._secret, self._reached = secret, reached
         with translated():
             self._recognition.begins(since)
             decoder = Decoder(
@@ -303,9 +306,10 @@ class PostgresSource:
             now = {table.table: table for table in self._described(catalog)}
             # Updates of a table that lost its key work again at once, even when the mirror fails.
             as_now = [now.get(table.table, table) for table in tables]
-            if not publication.follow_keys(self._sql(), self._settings, list(now.values())):
+            described = list(now.values())
+            if not publication.follow_keys(self._sql(), self._settings, described, self._reached):
                 as_now = list(tables)  # published as before, until the next attempt
-            findings = list(rejected.take_out(self._sql(), self._settings, list(now.values())))
+            findings = list(rejected.take_out(self._sql(), self._settings, described))
             findings += event_trigger.follow(self._sql(), self._settings)
             findings += server_checks.watch(self._sql(), self._settings, _published(as_now))
             findings += table_checks.changed(tables, now)
@@ -335,7 +339,9 @@ class PostgresSource:
         for older in [*recognition.to_write(looks)]:
             now = self._look.tables([recognition.tables[older.oid]])
             for message in recognition.to_write(now) if self._secret else ():
+                self._reached(CrashPoint.MESSAGE_DUE)
                 if at := message.write(self._sql(), self._secret):
+                    self._reached(CrashPoint.MESSAGE_WRITTEN)
                     recognition.written(message, at)
                 else:  # refused once, it is not tried again before the next stream
                     self._secret = ""

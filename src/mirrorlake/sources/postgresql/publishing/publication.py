@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import autovacuum
 from mirrorlake.sources.postgresql.connect import Connection
@@ -157,7 +158,10 @@ def include(
 
 
 def follow_keys(
-    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+    connection: Connection,
+    settings: PostgresSettings,
+    tables: Sequence[SourceTable],
+    reached: CrashHook = no_crash,
 ) -> bool:
     """Let tables that got a key, or lost it, go from one publication of ours to the other. Returns
     whether all could: one that is locked by others waits for the next call.
@@ -184,8 +188,10 @@ def follow_keys(
         try:
             with connection.transaction():
                 take_out(connection, other, table.in_source)
+                reached(CrashPoint.PUBLICATION_LEFT)
                 _run(connection, add, f"publication {name} cannot be changed")
                 _check_conditions(connection, settings.publication)
+            reached(CrashPoint.PUBLICATION_MOVED)
         except psycopg.errors.LockNotAvailable:
             is_done = False
         except PrerequisiteMissing:  # the table is found to be missing in its publication

@@ -1,0 +1,89 @@
+"""Capture is killed at what it records of a schema, and changes in the source to follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mirrorlake.model.crash_points import CrashPoint
+from tests.crash.project import CHANGES, MORE, Project, assert_landed
+
+pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
+
+COLUMNS = (
+    "alter table a.orders add c int default 7",
+    'alter table a.items drop constraint items_pkey, add primary key (line, "order")',
+)
+WIDER = "insert into a.orders (id, c) values (900, 1); alter table a.orders add d int"
+LOST = "alter table b.notes drop constraint notes_pkey"
+BACK = "alter table b.notes add primary key (id)"
+MISSED = "update b.notes set note = 'missed' where id < 5; delete from b.notes where id = 6"
+UNPUBLISHED = "alter publication mirrorlake_{name} drop table b.notes"
+QUIET = "alter table b.notes alter note set default 'x', add check (id > 0)"
+MESSAGES = [CrashPoint.MESSAGE_DUE, CrashPoint.MESSAGE_WRITTEN]
+LOOKED = [CrashPoint.WITHOUT_EFFECT_RECORDED, CrashPoint.ATTACHED_RECORDED]
+MOVES = [
+    CrashPoint.PUBLICATION_MOVED,
+    CrashPoint.PUBLICATION_LEFT,
+    CrashPoint.APPEND_ONLY_RECORDED,
+]
+
+
+def killed_after(
+    project: Project, point: CrashPoint, changes: Sequence[str], passage: int = 1
+) -> None:
+    """Capture is killed while it follows these changes; then it goes on with more of them."""
+    project.run("capture", "--once")
+    project.database.execute(*changes)
+    project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.parametrize(
+    ("point", "passage"),
+    [(CrashPoint.KNOWN_NOTED, 1), (CrashPoint.KNOWN_NOTED, 2), (CrashPoint.KNOWN_RECORDED, 1)],
+)
+def test_what_tables_are_known_by_survives_a_crash(
+    project: Project, point: CrashPoint, passage: int
+) -> None:
+    project.write(roll_bytes=2_000)
+    killed_after(project, point, [CHANGES, *COLUMNS, WIDER])
+
+
+@pytest.mark.parametrize("point", MESSAGES)
+def test_columns_of_a_quiet_table_are_followed_after_a_crash(
+    project: Project, point: CrashPoint
+) -> None:
+    killed_after(project, point, [CHANGES, *COLUMNS])
+
+
+@pytest.mark.parametrize("point", LOOKED)
+def test_what_has_no_effect_is_told_after_a_crash(project: Project, point: CrashPoint) -> None:
+    killed_after(project, point, [CHANGES, QUIET])
+
+
+@pytest.mark.parametrize("point", MOVES)
+def test_a_key_that_goes_and_comes_back_is_followed_after_crashes(
+    project: Project, point: CrashPoint
+) -> None:
+    project.run("capture", "--once")
+    project.database.execute(CHANGES, LOST)
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")  # until then PostgreSQL rejects updates
+    project.database.execute("insert into b.notes values (70, 'more')", MISSED)
+    project.database.execute(BACK)
+    project.killed_at(point, "capture", "--once")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.parametrize("point", [CrashPoint.PUBLICATION_JOINED])
+def test_a_table_that_is_published_again_is_read_again_after_a_crash(
+    project: Project, point: CrashPoint
+) -> None:
+    publish = UNPUBLISHED.format(name=project.database.name)
+    killed_after(project, point, [CHANGES, publish, MISSED])
