@@ -81,8 +81,8 @@ def avro(events: Sequence[Mapping[str, Any]], **kinds: Any) -> bytes:
     """The events as fastavro writes them, with the fields of the first one in its order. kinds:
     Avro types of columns."""
     columns = {"type": "record", "name": "payload", "fields": [
-        {"name": name, "type": ["null", kinds.get(name) or _kind([one["payload"].get(name)
-                                                                  for one in events])[-1]]}
+        {"name": name, "type": _optional(kinds.get(name) or _kind([one["payload"].get(name)
+                                                                   for one in events])[-1])}
         for name in events[0]["payload"]]}  # fmt: skip
     fields = [
         {"name": "payload", "type": columns} if name == "payload" else
@@ -94,6 +94,11 @@ def avro(events: Sequence[Mapping[str, Any]], **kinds: Any) -> bytes:
     told = fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
     fastavro.writer(file, told, events)
     return file.getvalue()
+
+
+def _optional(kind: Any) -> Any:
+    """Avro has no union of null and null."""
+    return kind if isinstance(kind, dict) and kind["type"] == "null" else ["null", kind]
 
 
 def _record(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from types import MappingProxyType
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.errors import EventKeyRefused, EventTableError
 from mirrorlake.events.encode.json_lines import json_texts
+from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import TIME, UnifiedKind, UnifiedType
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, contiguous, rows_of_elements
@@ -60,6 +61,15 @@ _SIMPLE: Mapping[UnifiedKind, DataType] = {
     UnifiedKind.TIMESTAMP: types.TIMESTAMP,
     UnifiedKind.TIMESTAMP_WITH_TIME_ZONE: types.TIMESTAMP,
 }
+_ALIKE: Sequence[Set[UnifiedKind]] = (
+    {UnifiedKind.STRING, UnifiedKind.VARCHAR},
+    {UnifiedKind.DATETIME, UnifiedKind.TIMESTAMP},
+)
+"""Unified types with the same values in a table."""
+_COUNTS = {UnifiedKind.INTEGER, UnifiedKind.LONG, UnifiedKind.FLOAT, UnifiedKind.DOUBLE}
+"""Unified types of numbers, of which one may have every value of another."""
+_DIGITS = {UnifiedKind.INTEGER: 10, UnifiedKind.LONG: 19}
+"""Digits of the longest number."""
 _KEYS = frozenset(
     ["boolean", "byte", "short", "integer", "long", "decimal", "string", "date", "timestamp"]
 )
@@ -170,12 +180,11 @@ class EventTableColumns:
         for column in self.columns:
             target = arrow_type(column.type)
             kind = kinds.get(column.source)
-            if kind is None or kind.kind is UnifiedKind.UNSUPPORTED:
+            if kind is None:
                 found.append(pa.nulls(payload.num_rows, target))
                 continue
             values = contiguous(payload.column(column.source))
-            given = delta_type(kind)
-            if given == column.type:
+            if has_every_value(column.unified, kind):
                 for wrong, what in (
                     (_timeless(values, kind), "a time that no day has"),
                     (_undated(values, kind), "an array with a date before year 1 or after 9999"),
@@ -185,12 +194,11 @@ class EventTableColumns:
                         reason = f"column {column.source} has {what}"
                         rejected |= dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)
                         values = pc.if_else(pa.array(~wrong), values, pa.scalar(None, values.type))
-                found.append(delta_values(values, kind))
+                found.append(delta_values(values, kind, column.unified))
                 continue
-            if given is not None and types.is_wider(column.type, given):
-                found.append(delta_values(values, kind).cast(target))
-                continue
-            wrong = values.is_valid().to_numpy(zero_copy_only=False)
+            # A value of an unknown type is always null (ST-161), so that null says nothing there.
+            is_unknown = kind.kind is UnifiedKind.UNSUPPORTED
+            wrong = values.is_valid().to_numpy(zero_copy_only=False) | is_unknown
             if column.source not in key:
                 wrong &= ~spared
             reason = (
@@ -234,21 +242,50 @@ def delta_type(kind: UnifiedType) -> DataType | None:
     return _SIMPLE.get(kind.kind, types.STRING)
 
 
-def delta_values(values: pa.Array, kind: UnifiedType) -> pa.Array:
-    """The values converted to `delta_type`. values: of `payload_type`."""
-    target = delta_type(kind)
+def has_every_value(column: UnifiedType, given: UnifiedType) -> bool:
+    """Whether a column of one unified type can have every value of another one, and in it the same
+    meaning. Other changes of a type are reported (ST-262), also where both types have one Delta
+    type: microseconds are no count, and an ISO 8601 time is no other text."""
+    if column == given or {column.kind, given.kind} in _ALIKE:
+        return True
+    if column.element is not None and given.element is not None:
+        return has_every_value(column.element, given.element)
+    if column.kind is UnifiedKind.STRING:
+        return given.kind is UnifiedKind.NUMBER
+    if column.kind is UnifiedKind.VARCHAR:
+        return given.kind is UnifiedKind.VARCHAR
+    if column.kind is UnifiedKind.DECIMAL:
+        digits = _DIGITS.get(given.kind, given.precision - given.scale)
+        return (
+            given.kind in {*_DIGITS, UnifiedKind.DECIMAL}
+            and column.scale >= given.scale
+            and column.precision - column.scale >= digits
+        )
+    counts = {column.kind, given.kind} <= _COUNTS
+    return counts and types.is_wider(_SIMPLE[column.kind], _SIMPLE[given.kind])
+
+
+def delta_values(
+    values: pa.Array, kind: UnifiedType, wanted: UnifiedType | None = None
+) -> pa.Array:
+    """The values converted to `delta_type`. values: of `payload_type`. wanted: the type of the
+    column, which has every value of `kind`, if it is another one."""
+    wanted = wanted or kind
+    target = delta_type(wanted)
     assert target is not None
     match kind.kind:
         case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
             return pc.struct_field(values, "timestamp").cast(arrow_type(target))
         case UnifiedKind.ARRAY:
             assert kind.element is not None
-            return _arrays(values, kind.element)
+            return _arrays(values, kind.element, wanted.element or kind.element)
         case UnifiedKind.TIME | UnifiedKind.TIME_WITH_TIME_ZONE | UnifiedKind.INTERVAL:
             return pc.utf8_trim(json_texts(values, kind), '"')
         case UnifiedKind.GEOMETRY:
             return json_texts(values, kind)
         case _:
+            if wanted != kind and wanted.kind is UnifiedKind.DECIMAL:
+                values = values.cast(payload_type(wanted))  # in its scale, also as a text
             return values.cast(arrow_type(target))
 
 
@@ -309,12 +346,12 @@ def _flags(values: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
 
 
-def _arrays(values: pa.StructArray, element: UnifiedType) -> pa.Array:
+def _arrays(values: pa.StructArray, element: UnifiedType, wanted: UnifiedType) -> pa.Array:
     """Arrays as JSON, of numbers, booleans and strings. NaN and infinities are strings, as in
-    event files."""
+    event files. wanted: the type of the elements in the column."""
     dimensions = pc.struct_field(values, "dimensions").to_pylist()
     lists = pc.struct_field(values, "elements")
-    flat = delta_values(contiguous(lists.flatten()), element)
+    flat = delta_values(contiguous(lists.flatten()), element, wanted)
     elements: Iterator[Any] = iter(flat.to_pylist())
     if pa.types.is_floating(flat.type):
         elements = map(_finite, elements)

@@ -252,8 +252,9 @@ class EventConsumer:
         known = self._journal.files.get(file.path)
         dead = [row for letter in (known.letters if known else ()) for row in letter.rows]
         for events in part.tables:
-            if events.table == table:
-                state.add(events.only(~np.isin(events.row, dead)), is_applied=is_applied)
+            # Types that only dead letters have are not those of the table.
+            if events.table == table and len(some := events.only(~np.isin(events.row, dead))):
+                state.add(some, is_applied=is_applied)
 
     def _is_applied(self, file: FoundFile, passed: Set[str]) -> bool:
         """Whether all events of a file are known to be applied, except the listed dead letters.
