@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
 from mirrorlake.events.reading import read_events
 from mirrorlake.events.rows import payload_type
-from mirrorlake.events.types import EventColumn
+from mirrorlake.events.types import EventColumn, UnifiedType
 from tests.events.values import Drawn, described, rows
 from tests.profiles import tries
 
@@ -202,4 +204,72 @@ def test_infinite_intervals_in_an_array_are_treated_alike() -> None:
             table="a.t",
             column="spans",
             infinities=Infinities("error"),
+        )
+
+
+DAYS, DAY = ("0001-01-01", "9999-12-31"), "2026-11-30"
+MOMENTS = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
+BEYOND = '"10000-01-01 00:00:00", "0044-03-15 00:00:00.25 BC"'
+BEYOND_UTC = '"10000-01-01 00:00:00+00", "0044-03-15 00:00:00+00 BC"'
+MOMENT = f"{DAY} 12:00:00.500000"
+ARRAYS = {
+    types.DATE: (
+        f'["{DAY}", "infinity", null, "-infinity", "10000-01-01", "0044-03-15 BC"]',
+        [DAY, DAYS[1], "None", DAYS[0], DAYS[1], DAYS[0]],
+    ),
+    types.TIMESTAMP: (
+        f'[["{DAY} 12:00:00.5", "infinity", "-infinity"], [null,{BEYOND}]]',
+        [MOMENT, MOMENTS[1], MOMENTS[0], "None", MOMENTS[1], MOMENTS[0]],
+    ),
+    types.TIMESTAMP_WITH_TIME_ZONE: (
+        f'["{DAY} 12:00:00.5+00", "infinity", null, "-infinity",{BEYOND_UTC}]',
+        [MOMENT, MOMENTS[1], "None", MOMENTS[0], MOMENTS[1], MOMENTS[0]],
+    ),
+}
+"""Arrays as texts of PostgreSQL, and their elements where these are clamped."""
+
+
+@pytest.mark.clause("ST-134", "ST-135")
+@pytest.mark.parametrize("element", ARRAYS, ids=str)
+def test_days_and_moments_beyond_the_calendar_in_an_array_are_treated_as_those_of_a_column(
+    element: UnifiedType,
+) -> None:
+    text, clamped = ARRAYS[element]
+    values, kind, noted = pa.array([text, None]), types.array(element), list[tuple[str, str, int]]()
+
+    def elements(dates: Infinite) -> list[str]:
+        infinities = Infinities(dates, lambda *told: noted.append(told))
+        found = converted(values, kind, table="a.t", column="days", infinities=infinities)
+        assert not found[1].is_valid
+        told = found[0]["elements"].as_py()
+        return [str(one["timestamp"] if isinstance(one, dict) else one) for one in told]
+
+    assert elements("clamp") == clamped
+    assert elements("null") == [clamped[0], *["None"] * 5]
+    assert noted == [("a.t", "days", 4)] * 2
+    with pytest.raises(BadValue, match=r"'10000-.*extremes\.dates to clamp or null") as one:
+        elements("error")
+    assert one.value.column == "days"
+
+
+def test_an_array_of_a_key_has_no_day_that_stands_for_several() -> None:
+    kind = types.array(types.DATE)
+
+    def of(text: str, dates: Infinite = "clamp") -> Any:
+        infinities = Infinities(dates)
+        where = {"table": "a.t", "column": "days", "is_key": True}
+        return converted(pa.array([text]), kind, infinities=infinities, **where)
+
+    assert of('["infinity"]')[0]["elements"].as_py() == [date.max]
+    with pytest.raises(BadValue, match=r"rows of the table are found .* Change the value"):
+        of('["infinity", "10000-01-01"]')
+    with pytest.raises(BadValue, match=r"rows of the table are found .* to clamp\."):
+        of('["infinity"]', "null")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "", "2026-11-30 BC?"])
+def test_a_text_that_is_no_day_is_never_replaced(text: str) -> None:
+    with pytest.raises(BadValue):
+        converted(
+            pa.array([json.dumps([text])]), types.array(types.DATE), table="a.t", column="days"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import psycopg
@@ -136,3 +137,34 @@ def test_an_interval_that_no_event_can_have_stops_its_table_alone(
     assert (stopped[0], stopped[1]["code"]) == ("a.spans", "bad_value")
     assert why in str(stopped[1])
     assert [*table(tmp_path, "others")] == [7]
+
+
+@pytest.mark.full
+@pytest.mark.postgres
+@pytest.mark.clause("ST-134", "ST-154")
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_infinite_days_in_arrays_are_clamped_as_those_of_columns(
+    database: Database, tmp_path: Path, form: str
+) -> None:
+    """As loaded rows and as changes. The table stopped."""
+    database.execute(CREATE)
+    database.execute(
+        "alter table a.spans add days date[], add moments timestamp[], add instants timestamptz[]"
+    )
+    writes, reads = projects(tmp_path, database, form)
+    for number in (1, 2):
+        database.execute(
+            f"insert into a.spans values ({number}, null, null,"
+            " '{infinity,2026-11-30,0044-03-15 BC}',"
+            " '{{-infinity,NULL},{2026-11-30 12:00:00.5,10000-01-01}}', '{infinity}')"
+        )
+        writes.capture_once()
+        assert not reads.apply_once().errors
+    assert not Records(LocalStore(tmp_path / "root"), LANDING).stopped()
+    found = table(tmp_path, "spans")
+    for number in (1, 2):
+        assert json.loads(found[number]["days"]) == ["9999-12-31", "2026-11-30", "0001-01-01"]
+        (first, none), (moment, last) = json.loads(found[number]["moments"])
+        assert (first[:19], none) == ("0001-01-01 00:00:00", None)
+        assert (moment[:21], last[:26]) == ("2026-11-30 12:00:00.5", "9999-12-31 23:59:59.999999")
+        assert json.loads(found[number]["instants"])[0][:26] == "9999-12-31 23:59:59.999999"

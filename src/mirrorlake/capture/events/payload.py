@@ -33,8 +33,8 @@ _HOUR = 3_600_000_000
 _MOST_HOURS, _LEAST_HOURS = (1 << 31) - 1, -(1 << 31)
 
 
-Finite = Callable[[pa.Array], pa.Array]
-"""Replaces infinite intervals. Raises BadValue."""
+Finite = Callable[[pa.Array, UnifiedType], pa.Array]
+"""Replaces texts that no event can hold (`infinities`). Raises BadValue."""
 
 
 class _Unfit(ValueError):
@@ -50,8 +50,8 @@ def converted(
     infinities: Infinities = CLAMPED,
     is_key: bool = False,
 ) -> pa.Array:
-    """The values as `payload_type(kind)`. infinities: how infinite intervals are treated; is_key:
-    rows are found by the column. Raises BadValue."""
+    """The values as `payload_type(kind)`. infinities: how values that no event can hold are
+    treated; is_key: rows are found by the column. Raises BadValue."""
     finite = partial(infinities.replaced, table=table, column=column, is_key=is_key)
     try:
         if pa.types.is_string(values.type):
@@ -99,9 +99,12 @@ def _of_text(  # noqa: PLR0911  (one per form)
             found = _matched(values, _TIME)
             return _struct(target, _micros(found), _offset(found), like=values)
         case UnifiedKind.INTERVAL:
-            return _intervals(finite(values), target)
+            return _intervals(finite(values, kind), target)
         case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
-            return _of_values(values.cast(pa.timestamp("us", "UTC")), kind)
+            moment = pa.timestamp("us", "UTC")
+            return _of_values(_on_calendar(values, kind, moment, finite), kind)
+        case UnifiedKind.DATE | UnifiedKind.TIMESTAMP:
+            return _on_calendar(values, kind, target, finite)
         case UnifiedKind.ARRAY:
             assert kind.element is not None
             return _arrays(values, kind.element, target, finite)
@@ -109,6 +112,16 @@ def _of_text(  # noqa: PLR0911  (one per form)
             return pa.nulls(len(values))
         case _:
             return values.cast(target)
+
+
+def _on_calendar(
+    values: pa.Array, kind: UnifiedType, target: pa.DataType, finite: Finite
+) -> pa.Array:
+    """Dates or moments. Raises pa.ArrowInvalid."""
+    try:
+        return values.cast(target)
+    except pa.ArrowInvalid:  # few have others
+        return finite(values, kind).cast(target)
 
 
 def _matched(values: pa.Array, pattern: str) -> pa.StructArray:

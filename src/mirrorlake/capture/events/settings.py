@@ -20,7 +20,7 @@ class EventsSettings:
     stream: the name in every event. location: a folder, or a URL and how to access it. path: the
     folder below it. truncations: a truncation is an event of its own (ST-256). long_tx_id: the
     number of a transaction is written as a number (ST-069). infinite: what becomes of infinite
-    intervals, which is what becomes of infinite dates.
+    intervals, and of dates and moments within arrays, which is what becomes of infinite dates.
     """
 
     stream: str
