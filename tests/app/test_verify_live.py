@@ -314,8 +314,7 @@ def test_a_mirror_that_does_not_run_is_not_compared(live: Live) -> None:
 
 
 @pytest.mark.full
-def test_tables_that_cannot_be_compared_are_not_equal(live: Live) -> None:
-    """And keep no other table from being compared."""
+def test_tables_without_ranges_of_their_key_are_compared(live: Live) -> None:
     live.database.execute(
         "create table array_key (id int[] primary key)",
         "create table float_key (id float8 primary key)",
@@ -324,10 +323,8 @@ def test_tables_that_cannot_be_compared_are_not_equal(live: Live) -> None:
     )
     live.once()
     found = live.verify()
-    reasons = {name: one.unverified for name, one in found.items() if not one.is_equal}
-    assert sorted(reasons) == ["public.array_key", "public.float_key"]
-    assert "is an array" in reasons["public.array_key"]
-    assert "is a floating point number" in reasons["public.float_key"]
+    assert all(one.is_equal for one in found.values())
+    assert {"public.array_key", "public.float_key"} <= found.keys()
 
 
 @pytest.mark.full

@@ -340,7 +340,7 @@ def test_a_backfill_that_is_stopped_begins_anew_when_it_is_asked_for_again(
 @pytest.mark.parametrize(
     ("table", "where_key", "state", "said"),
     [
-        ("shop.log", ("1", "2"), BackfillJobState.UNSUPPORTED, "only all of it"),
+        ("shop.log", ("1", "2"), BackfillJobState.UNSUPPORTED, "only all of the table"),
         ("shop.gone", None, BackfillJobState.FAILED, "not captured"),
         ("shop.orders", ("a", "b"), BackfillJobState.UNSUPPORTED, "a bound is no value"),
     ],

@@ -6,7 +6,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import CannotBackfill, TableAltered, TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.chunk import SchemaChange, TableDiffers
-from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.ordered import check_readable
 from mirrorlake.sources.table import SourceTable
 
 TYPES = frozenset({SchemaChangeKind.TYPE_WIDENED, SchemaChangeKind.TYPE_CHANGED})
@@ -49,7 +49,7 @@ def refusal_to_read(
     if stopping := sorted(differs.kinds & settings.stops_at):
         return _stop(stopping[0], differs.error.what, str(table.table))
     try:
-        check_ordered(table)
+        check_readable(table)
     except CannotBackfill:
         return differs.error
     return None

@@ -158,7 +158,7 @@ class KeyRange:
     least, below: of these keys only those in which one column, any of the key, is at least the one
     value and less than the other; as bounds of that column.
 
-    hashes: without a key, the rows with these hashes.
+    hashes: without ranges, the rows with these hashes.
     """
 
     low: pa.Table | None = None

@@ -136,8 +136,8 @@ class Snapshot(Protocol):
         self, table: SourceTable, keys: KeyRange
     ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
         """All rows with a key in the range, in ascending key order as defined by `KeyRange`, in
-        batches with the point at which each was read, as in `upto`. Of a table without a key all
-        rows, in any order.
+        batches with the point at which each was read, as in `upto`. Of a table without ranges
+        (`has_ranges`) all rows, in any order.
 
         The rows are read while changes arrive; the caller may stop at any time. Raises
         CannotBackfill for a key that cannot be ordered this way; TableAltered before the first row

@@ -40,7 +40,8 @@ class SourceTable:
     append_only: why updates and deletions cannot be captured, empty when they can.
     refused: why the table cannot be captured at all, None when it can.
     identity: distinguishes this table from a later one of the same name.
-    source_types: the source's own type of each column, printable.
+    source_types: the source's own type of each column, printable. `is_ordered` of one, if it has
+        that, is False where its values have another order in the mirror.
     counted: what the source's statistics say, empty where it has none.
     selection: the selected columns and rows, as plain data.
     known: plain data by which the source recognises the table and its columns at the next start.

@@ -34,10 +34,10 @@ def fold_chunk(batch: LandedBatch, present: pa.Table) -> NetChanges:
 def check_chunk(
     table: str, file: str, keys: KeyRange, rows: pa.Table, compared: Sequence[str]
 ) -> None:
-    """Without a key a chunk has the rows with some hashes. If the table had a value in another
-    form, or not as one of its own columns, the hash would be another one here, and the row be taken
-    for one of another chunk. compared: the columns by which existing rows are found. Raises
-    BadFile."""
+    """Without ranges of a key a chunk has the rows with some hashes. If the table had a value in
+    another form, or not as one of its own columns, the hash would be another one here, and the row
+    be taken for one of another chunk. compared: the columns by which existing rows are found.
+    Raises BadFile."""
     own = rows.select([name for name in rows.column_names if name in compared])
     if keys.hashes is not None and not keys.hashes.contains(own).all():
         raise BadFile(

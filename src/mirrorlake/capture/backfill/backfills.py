@@ -51,7 +51,7 @@ from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.chunk import Changes, Chunk, Part, SchemaChange, TableDiffers, TableLost
-from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.ordered import check_readable, has_ranges
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
@@ -293,7 +293,7 @@ class Backfills:
             self._ended(job, BackfillJobState.FAILED, what)
             return
         try:
-            check_ordered(found)
+            check_readable(found)
             left = remaining(found, job, job.remaining())
         except CannotBackfill as error:
             self._ended(job, BackfillJobState.UNSUPPORTED, error.what)
@@ -375,10 +375,10 @@ class Backfills:
         self._land(running, session, session.ready, loop, writers)
 
     def _overflown(self, running: RunningBackfill, session: SnapshotSession) -> None:
-        """There are too many changes to be kept. Without a key all of the table is read at once: a
+        """There are too many changes to be kept. Without ranges all of the table is read at once: a
         while passes before the next attempt, so that the source does not do only that."""
         reason = "its table changes faster than it is read"
-        if running.table.key:
+        if has_ranges(running.table):
             self._repeat(running, reason)
             return
         self._read_later(running, reason)

@@ -13,6 +13,7 @@ from mirrorlake.errors import CannotBackfill
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import parse_time
+from mirrorlake.sources.ordered import has_ranges, no_ranges
 from mirrorlake.sources.table import SourceTable
 
 
@@ -25,7 +26,9 @@ def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> Ke
     if left.hashes is not None:
         every = hashes_of(table)
         there = replace(left.hashes, first=every.first, end=every.end)
-        return left if not table.key and there == every else _asked(table, job.request)
+        return left if not has_ranges(table) and there == every else _asked(table, job.request)
+    if not has_ranges(table):
+        return _asked(table, job.request)
     ends = [bound.schema for bound in (left.low, left.high) if bound is not None]
     limits = [bound.schema for bound in (left.least, left.below) if bound is not None]
     leading = [list(kinds.items())[: len(end)] for end in ends]
@@ -39,7 +42,7 @@ def remaining(table: SourceTable, job: BackfillJob, left: KeyRange | None) -> Ke
 def _asked(table: SourceTable, request: BackfillRequest) -> KeyRange:
     """The keys that a request is for. Raises CannotBackfill."""
     found, within = requested_range(table, request.keys), request.within
-    if within is None or within.column not in table.key:
+    if within is None or within.column not in table.key or not has_ranges(table):
         return found  # with another key by now
     least, below = (
         None if text is None else _value(table, within.column, text)
@@ -51,13 +54,13 @@ def _asked(table: SourceTable, request: BackfillRequest) -> KeyRange:
 def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
     """The requested range of keys: of the first key column, both ends with it.
 
-    Raises CannotBackfill for a text that is no value of the column, and for a table without a key.
+    Raises CannotBackfill for a text that is no value of the column, and for a table without ranges.
     """
     if keys is None:
         return KeyRange()
-    if not table.key:
+    if not has_ranges(table):
         raise CannotBackfill(
-            "the table has no key, so that only all of it can be read again",
+            f"{no_ranges(table)}, so that only all of the table can be read again",
             table=str(table.table),
             hint=f"Run `mirrorlake backfill {table.table}` without a range.",
         )

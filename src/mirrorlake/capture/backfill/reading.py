@@ -27,7 +27,7 @@ from mirrorlake.model.keys import KeyRange, bound_of, is_ascending
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.row_hashes import HashRange
 from mirrorlake.sources.base import Snapshot
-from mirrorlake.sources.ordered import LARGEST_WHOLE, same_hash, too_large
+from mirrorlake.sources.ordered import LARGEST_WHOLE, has_ranges, same_hash, too_large
 from mirrorlake.sources.table import SourceTable
 
 
@@ -35,9 +35,9 @@ from mirrorlake.sources.table import SourceTable
 class ChunkLimits:
     """Where a chunk ends: at so many rows, or bytes in memory. seconds: how long a snapshot is read
     from, because a table cannot be altered meanwhile; the chunk at hand ends then too. whole: bytes
-    in memory up to which a table without a key is one chunk. Of a larger one all rows are read at
+    in memory up to which a table without ranges is one chunk. Of a larger one all rows are read at
     once, and stored in a file; a chunk has about a quarter of that then. divides: whether a larger
-    one is read at all."""
+    one without a key is read at all."""
 
     rows: int = 500_000
     size: int = 64 << 20
@@ -48,8 +48,8 @@ class ChunkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """All rows of a table with a key in `keys`, by their keys. Without a key those with some
-    hashes, or all.
+    """All rows of a table with a key in `keys`, by their keys. Without ranges of its key those with
+    some hashes, or all.
 
     They have everything that `point` covers, nothing that `upto` does not, and of what is between
     some. taken: as in `Snapshot`. is_last: the range that was to be read ends here. is_read: all
@@ -74,9 +74,9 @@ def chunks(
     is_ended: Callable[[], bool] = lambda: False,
 ) -> Iterator[ReadChunk]:
     """The range in chunks, of which the last may have no rows. is_over: whether what is read is a
-    chunk already; is_ended: whether to read no more of a table without a key. Raises
+    chunk already; is_ended: whether to read no more of a table without ranges. Raises
     CannotBackfill, and what `Snapshot.ordered` raises."""
-    if not table.key:
+    if not has_ranges(table):
         yield from _pieces(snapshot, table, keys, limits, is_ended)
         return
     empty = nullable_schema(table.schema).empty_table()
@@ -96,8 +96,10 @@ def chunks(
 
 
 def hashes_of(table: SourceTable) -> HashRange:
-    """All rows of a table without a key."""
-    return HashRange(tuple(table.schema.names), tuple(str(one.type) for one in table.schema))
+    """All rows of a table without ranges: by the hashes of their keys, without a key by those of
+    all columns."""
+    names = table.key or tuple(table.schema.names)
+    return HashRange(tuple(names), tuple(str(table.schema[name].type) for name in names))
 
 
 def _pieces(
@@ -119,7 +121,7 @@ def _pieces(
             held = pa.concat_tables([held, rows])
             if is_ended():
                 raise SourceUnavailable("the reading was ended", where=str(table.table))
-            if held.nbytes > limits.whole and not limits.divides:
+            if held.nbytes > limits.whole and not (limits.divides or table.key):
                 raise too_large(table)
             if held.nbytes > (limits.whole // 8 if is_stored else limits.whole):
                 stored.add(held)

@@ -10,6 +10,7 @@ from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadC
 from mirrorlake.capture.backfill.window import ChangeWindow
 from mirrorlake.errors import TableError, Unavailable
 from mirrorlake.model.keys import KeyRange
+from mirrorlake.sources.ordered import has_ranges
 from mirrorlake.sources.table import SourceTable
 
 ReadResult = ReadChunk | TableError | Unavailable
@@ -63,7 +64,7 @@ class RunningBackfill:
         if session.pending is None:
             reading.close()
             return
-        # In the middle of a read on another thread. Without a key that would go on for long.
-        if not self.table.key:
+        # In the middle of a read on another thread. Without ranges that would go on for long.
+        if not has_ranges(self.table):
             reading.end()
         session.pending.add_done_callback(lambda _done: reading.close())

@@ -1,4 +1,4 @@
-"""The rows of a table without a key that does not fit into memory, in a file, by their hashes.
+"""The rows of a table without ranges that does not fit into memory, in a file, by their hashes.
 
 The file has no name, and is gone with the process.
 """
@@ -96,6 +96,6 @@ def _explained() -> Iterator[None]:
     except OSError as error:
         raise StorageUnavailable.of_temporary(
             error,
-            "the rows of a table without a key cannot be kept in a temporary file",
+            "the rows of a table that has no ranges of a key cannot be kept in a temporary file",
             "Free space there, or set TMPDIR to a folder with more. It is tried again.",
         ) from error

@@ -17,12 +17,12 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Lost
 from mirrorlake.errors import TableAltered, TableError
-from mirrorlake.model.arrow import arrow_type
-from mirrorlake.model.keys import KeyRange, is_ordered
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Recognising, Snapshot, Source
 from mirrorlake.sources.chunk import Changes, Part
+from mirrorlake.sources.ordered import has_ranges
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
@@ -97,10 +97,10 @@ class Unloaded:
         return found
 
     def _can_be_beside(self, table: SourceTable) -> bool:
-        """Ranges are read in the order of a key."""
-        if not table.key or table.append_only or not matches(str(table.table), self._settings.load):
-            return False
-        return all(is_ordered(arrow_type(table.schema[name].type)) for name in table.key)
+        """Ranges are read one after another; without them a large table is read at once, which a
+        stream of changes can outrun."""
+        is_loaded = not table.append_only and matches(str(table.table), self._settings.load)
+        return is_loaded and has_ranges(table)
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot in which the tables have no rows."""

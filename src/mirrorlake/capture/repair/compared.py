@@ -16,7 +16,7 @@ from mirrorlake.capture.sink import Sink
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.ordered import unordered
+from mirrorlake.sources.ordered import unreadable
 from mirrorlake.sources.table import SourceTable
 
 
@@ -47,7 +47,7 @@ class Compared:
             and any(sink.holds(table.table) for sink in sinks)
             and all(ids.get(table.table, table.identity) == table.identity for ids in identities)
         ]
-        reasons = {table.table: reason for table in held if (reason := unordered(table))}
+        reasons = {table.table: reason for table in held if (reason := unreadable(table))}
         tables = [table.table for table in held if table.table not in reasons]
         return cls(tables, sorted(reasons.items()), sorted(stopped))
 

@@ -24,7 +24,7 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
-from mirrorlake.sources.ordered import unordered
+from mirrorlake.sources.ordered import unreadable
 from mirrorlake.sources.table import SourceTable
 
 WHERE = "repair"
@@ -124,7 +124,7 @@ class StreamRepair:
             return
         discovered = self._source.discover()
         for table in members.selected_again(discovered, self._records, self._sinks):
-            if not unordered(table):
+            if not unreadable(table):
                 with suppress(PrerequisiteMissing):
                     self._repair_tables(Repair(compared=Compared([table.table])), SELECTED)
 
@@ -176,7 +176,7 @@ class StreamRepair:
                     f"{', '.join(sorted(stopped)) or 'none'}.",
                 )
             table = found.get(name)
-            reason = unordered(table) if table else "it is not selected, or not in the source"
+            reason = unreadable(table) if table else "it is not selected, or not in the source"
             if reason or not any(table and sink.holds(table.table) for sink in self._sinks):
                 raise UsageError(
                     f"{name} cannot be compared: {reason or 'nothing of it is landed'}",

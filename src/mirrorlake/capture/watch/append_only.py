@@ -24,7 +24,7 @@ from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import TableError, UncapturedChanges
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.ordered import unordered
+from mirrorlake.sources.ordered import unreadable
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
@@ -137,7 +137,7 @@ def treat(
                 counts[name] = found.waits(until)
                 records.write_append_only(counts)
         else:
-            if why := refused or unordered(table):
+            if why := refused or unreadable(table):
                 lost(table.table, _error_of(name, found, f"backfill, which is not possible: {why}"))
                 continue
             require(table.table, _error_of(name, found, "backfill"))

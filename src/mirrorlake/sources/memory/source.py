@@ -33,7 +33,7 @@ from mirrorlake.sources.memory.columns import are_other
 from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.stream import MemoryStream, batch_of
-from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.ordered import check_readable, has_ranges
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _ERROR = CheckSeverity.ERROR
@@ -74,12 +74,12 @@ class MemorySnapshot:
     def ordered(
         self, table: SourceTable, keys: KeyRange
     ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
-        check_ordered(table)
+        check_readable(table)
         part = SnapshotPart(table)
         with self._database.lock:
             self._check_described(table)
         every = batch_of(table.schema, list(self._rows_of(part).values()))
-        if not table.key and self._settings.is_consistent:
+        if not has_ranges(table) and self._settings.is_consistent:
             yield every, self.point
             return
         if not table.key:

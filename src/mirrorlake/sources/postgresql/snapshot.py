@@ -26,7 +26,7 @@ from mirrorlake.errors import (
 from mirrorlake.model.keys import KeyRange, bound_of
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Recognising
-from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.ordered import check_readable
 from mirrorlake.sources.postgresql.changed_rows import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.connect import (
     NAMES_ALIKE,
@@ -213,7 +213,7 @@ class PostgresSnapshot:
         """By one COPY, in the order of an index where there is one, else by one sort; of a key that
         begins with days or moments by up to three. The table cannot be altered until all of it is
         read, or the snapshot is closed."""
-        check_ordered(table)
+        check_readable(table)
         with self._reading(table) as connection:
             relation = relation_of(connection, table)
             locked.lock(connection, relation)

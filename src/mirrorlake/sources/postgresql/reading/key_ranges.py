@@ -15,6 +15,7 @@ from psycopg import sql
 
 from mirrorlake.errors import CannotBackfill
 from mirrorlake.model.keys import KeyRange
+from mirrorlake.sources.ordered import has_ranges
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.foreign_text import has_other_bytes
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn
@@ -51,8 +52,9 @@ def copy(
     *,
     by_index: bool = False,
 ) -> bytes:
-    """The query for all rows in a stretch of a range, in the order of their keys as we have them.
-    by_index: as an index of the key has them, which is the same up to the first of `unsure`."""
+    """The query for all rows in a stretch of a range, in the order of their keys as we have them;
+    in any order where the table has no ranges. by_index: as an index of the key has them, which is
+    the same up to the first of `unsure`."""
     # In ORDER BY, a bare name is first that of an output column, as `case` of a text.
     *_only, whole = relation
     names = [sql.Composed([whole, sql.SQL("."), sql.Identifier(name)]) for name in table.key]
@@ -62,6 +64,7 @@ def copy(
         if _is_clamped(table, index, stretch) and not by_index
         else _sortable(table, name, column, converts=converts)
         for index, (name, column) in enumerate(zip(table.key, names, strict=True))
+        if has_ranges(table)
     ]
     query = sql.SQL("copy (select {} from {}{}{}) to stdout with (format binary)").format(
         selected(columns),
@@ -75,7 +78,7 @@ def copy(
 def unsure(table: SourceTable, stretch: KeyStretch) -> list[str]:
     """The key columns in which an infinity may stand in another place of an index than in the
     mirror, of a stretch that has the order of an index otherwise."""
-    if stretch in {KeyStretch.FIRST, KeyStretch.LAST}:
+    if stretch in {KeyStretch.FIRST, KeyStretch.LAST} or not has_ranges(table):
         return []
     return [name for index, name in enumerate(table.key) if _is_clamped(table, index, stretch)]
 
@@ -105,7 +108,7 @@ class KeyStretch(Enum):
 def stretches(table: SourceTable, keys: KeyRange) -> list[KeyStretch]:
     """What a range is read in. Between the ends of the calendar an index has the order of the
     mirror, so that a large table is not sorted for a few infinities."""
-    if len(table.key) < 2 or _ends(table, table.key[0]) is None:
+    if len(table.key) < 2 or _ends(table, table.key[0]) is None or not has_ranges(table):
         return [KeyStretch.ALL]
     first = table.key[0]
     lows, highs = (
@@ -287,13 +290,6 @@ def _sortable(
     """A key column in the order of its values as they are landed: of texts by their bytes. column:
     how a query names it; converts: whether these are other ones in the database."""
     kind = table.source_types[name]
-    if kind.form is Form.ARRAY:
-        raise CannotBackfill(
-            f"key column {name} is an array",
-            table=str(table.table),
-            column=name,
-            hint=f"`mirrorlake reset {table.table}` loads it anew.",
-        )
     if not _is_sorted_as_text(table, name):
         return sql.Composed([column])
     # Other types have a text that is landed, and a cast to text that may give another.

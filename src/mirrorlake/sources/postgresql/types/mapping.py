@@ -52,6 +52,11 @@ class PgType:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a query can have the order of the values as they are in the mirror."""
+        return self.form is not Form.ARRAY
+
 
 Resolve = Callable[[int, int], PgType]
 """From the oid and modifier of a type to its type in the mirror; may query the database."""
