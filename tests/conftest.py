@@ -14,7 +14,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from mirrorlake.demo.server import EmbeddedServer
-from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.settings import PostgresSettings, TriggerPolicy
 from mirrorlake.storage.local import LocalStore
 from tests import profiles
 from tests.azure_blobs import AzureBlobs, azure_blobs
@@ -129,8 +129,12 @@ class Database:
         return re.sub(r"postgres(:[^@]*)?@", f"{user}:{user}@", self.url, count=1)
 
     def settings(self, **changes: object) -> PostgresSettings:
-        """Settings with a slot and a publication that no other test has."""
-        own = {"slot": f"slot_{self.name}", "publication": f"pub_{self.name}"}
+        """Settings with a slot and a publication that no other test has, and no event trigger."""
+        own = {
+            "slot": f"slot_{self.name}",
+            "publication": f"pub_{self.name}",
+            "event_trigger": TriggerPolicy.NEVER,  # as where our user is no superuser
+        }
         return PostgresSettings(self.url, **{**own, **changes})
 
 

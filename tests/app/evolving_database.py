@@ -37,6 +37,7 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import is_wider
+from mirrorlake.sources.postgresql.settings import TriggerPolicy
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -77,6 +78,7 @@ class EvolvingDatabase:
     joining_beside: int = 256 << 20
     backfill: BackfillSettings | None = None
     ignores: bool = False
+    trigger: TriggerPolicy = TriggerPolicy.NEVER
     drops: bool = False
     renames: bool = False
     widens: bool = False
@@ -147,7 +149,11 @@ class EvolvingDatabase:
         selection = Selection(self.selected, self.selected_columns, self.selected_rows)
         source = PostgresSource(
             self.database.settings(
-                slot=name, publication=name, selection=selection, part_bytes=self.part_bytes
+                slot=name,
+                publication=name,
+                selection=selection,
+                part_bytes=self.part_bytes,
+                event_trigger=self.trigger,
             )
         )
         return landing_capture(

@@ -105,7 +105,7 @@ def _sentence(finding: CheckResult) -> str:
 
 def _script(findings: Sequence[CheckResult]) -> Iterator[str]:
     """Each remedy as a comment, followed by its SQL if that is a complete statement. If there are
-    two remedies, the first is the statement."""
+    two remedies, the first is the statement. Or the script of the finding."""
     from mirrorlake.errors import printable
     from mirrorlake.sources.base import CheckSeverity
 
@@ -118,6 +118,8 @@ def _script(findings: Sequence[CheckResult]) -> Iterator[str]:
             if statement and _is_whole(statement[1]) and statement[1] not in written:
                 written.add(statement[1])
                 yield f"{statement[1]};"
+            if finding.script:
+                yield finding.script
             yield ""
 
 

@@ -81,7 +81,7 @@ class CheckResult:
     remedy: what to do, in the source's terms. kind: for `DIFFERS`, the kind of change; for an error
     of a table, `PUBLICATION_CHANGED` where the table goes on once it is streamed again, see
     `ManagedObjects.include_again`. addition: what others can do about that, where we may not.
-    within: for `DIFFERS`, as in `TableDiffers`.
+    within: for `DIFFERS`, as in `TableDiffers`. script: statements that do what the remedy says.
     """
 
     check: str
@@ -92,6 +92,7 @@ class CheckResult:
     kind: SchemaChangeKind | None = None
     addition: str = ""
     within: tuple[ColumnBounds, ...] = ()
+    script: str = ""
 
 
 class Snapshot(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mirrorlake.sources.base import CheckSeverity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import connect
 from mirrorlake.sources.postgresql.publishing import event_trigger
 from mirrorlake.sources.postgresql.publishing.publication import loses_additions
+from mirrorlake.sources.postgresql.settings import TriggerPolicy
+from mirrorlake.sources.postgresql.source import PostgresSource
+from tests.conformance.scene import until
 from tests.conftest import Database
 from tests.sources.postgresql.captured import Captured
 
@@ -33,14 +37,14 @@ TABLES = (
 @pytest.fixture
 def anywhere(any_captured: Captured) -> Captured:
     """A mirror with the trigger, on each version of PostgreSQL."""
-    any_captured.settings = replace(any_captured.settings, event_trigger=True)
+    any_captured.settings = replace(any_captured.settings, event_trigger=TriggerPolicy.ALWAYS)
     return any_captured
 
 
 @pytest.fixture
 def guarded(captured: Captured) -> Captured:
     """A mirror with the trigger."""
-    captured.settings = replace(captured.settings, event_trigger=True)
+    captured.settings = replace(captured.settings, event_trigger=TriggerPolicy.ALWAYS)
     return captured
 
 
@@ -106,7 +110,7 @@ def test_it_follows_the_setting(guarded: Captured) -> None:
     made = guarded.begin(*TABLES)
     name = f"{guarded.settings.publication}_keys"
     assert triggers(guarded) == [name]
-    assert guarded.source(event_trigger=False).watch(guarded.tables)
+    assert guarded.source(event_trigger=TriggerPolicy.NEVER).watch(guarded.tables)
     assert triggers(guarded) == []
     assert guarded.source().watch(guarded.tables)
     assert triggers(guarded) == [name]
@@ -140,6 +144,7 @@ def test_who_may_not_create_it_is_told(guarded: Captured, database: Database) ->
     assert found.severity is CheckSeverity.WARNING
     assert "cannot be made" in found.message
     assert "source.event_trigger" in found.remedy
+    assert [one for one in source.watch(guarded.tables) if one.check == "event_trigger"]
     assert triggers(guarded) == []
     guarded.close()
     guarded.run(f"drop role {user}")
@@ -158,7 +163,7 @@ def test_it_waits_for_no_lock(guarded: Captured) -> None:
 
 def test_the_page_has_what_is_made(guarded: Captured) -> None:
     settings = replace(guarded.settings, publication="mirrorlake_shop")
-    assert f"$${event_trigger.body(settings, 180_000)}$$" in PAGE.read_text()
+    assert event_trigger.script(settings, 180_000) in PAGE.read_text()
 
 
 def test_what_a_user_defines_does_not_run_as_its_owner(guarded: Captured) -> None:
@@ -183,6 +188,9 @@ def test_what_a_user_defines_does_not_run_as_its_owner(guarded: Captured) -> Non
     ).fetchone() or (None,)
     assert is_superuser is False
     assert "apples" in published(guarded, guarded.settings.publication)
+    # A session drops its temporary tables after its client has gone.
+    left = f"select from pg_stat_activity where usename = '{user}'"
+    until(lambda: guarded.database.sql.execute(left).fetchone() is None)
     guarded.run(f"drop role {user}")
 
 
@@ -201,7 +209,7 @@ def test_what_a_user_defines_does_not_run_as_its_owner(guarded: Captured) -> Non
     ],
 )
 def test_what_is_in_its_way_is_told_and_left(guarded: Captured, statements: list[str]) -> None:
-    source = guarded.source(event_trigger=False)
+    source = guarded.source(event_trigger=TriggerPolicy.NEVER)
     guarded.run("create schema shop", "create table shop.apples (id int primary key)")
     guarded.select("shop.*")
     guarded.begin()
@@ -222,7 +230,7 @@ def test_who_may_not_drop_it_is_told_and_detaches_the_rest(
     guarded.run(f"create role {user} login password '{user}' replication")
     guarded.run(f"alter publication {name} owner to {user}")
     guarded.run(f"alter publication {name}_append owner to {user}")
-    source = guarded.source(url=database.url_as(user), event_trigger=False)
+    source = guarded.source(url=database.url_as(user), event_trigger=TriggerPolicy.NEVER)
     (found,) = (one for one in source.watch([]) if one.check == "event_trigger")
     assert f'`drop function public."{name}_keys"() cascade`' in found.remedy
     removed = source.objects.detach(made)
@@ -255,3 +263,125 @@ def test_no_update_is_rejected_whatever_takes_the_key(
     guarded.begin()
     guarded.run(statement, "insert into parts select 150 where to_regclass('part2') is not null")
     guarded.run("update parts set id = id", "update apples set note = 'z'")
+
+
+def reader(guarded: Captured, database: Database) -> tuple[str, PostgresSource]:
+    """A mirror that owns its publications and is not a superuser."""
+    name, user = guarded.settings.publication, f"reader_{database.name}"
+    guarded.run(
+        f"create role {user} login password '{user}' replication",
+        f"grant create on database {database.name} to {user}",
+        f"alter table apples owner to {user}",
+        f"alter publication {name} owner to {user}",
+        f"alter publication {name}_append owner to {user}",
+    )
+    policy = TriggerPolicy.AUTO
+    return user, guarded.source(url=database.url_as(user), event_trigger=policy)
+
+
+def told(findings: Sequence[CheckResult]) -> list[CheckResult]:
+    return [found for found in findings if found.check == "event_trigger"]
+
+
+def test_by_default_it_is_made_where_that_is_allowed(captured: Captured) -> None:
+    captured.settings = replace(captured.settings, event_trigger=TriggerPolicy.AUTO)
+    made = captured.begin(*TABLES)
+    assert triggers(captured) == [f"{captured.settings.publication}_keys"]
+    assert told(captured.source().check()) == []
+    captured.source().objects.detach(made)
+    assert triggers(captured) == []
+
+
+def test_one_that_an_administrator_makes_is_recognised(
+    captured: Captured, database: Database
+) -> None:
+    """Capture does not ask for it again: each attempt is an error in the log of the server."""
+    captured.select("public.apples")
+    captured.begin(*TABLES)
+    user, source = reader(captured, database)
+    assert told(source.watch(captured.tables)) == []
+    (found,) = told(source.check())
+    assert found.severity is CheckSeverity.WARNING
+    captured.run(found.script)
+    assert told(source.check()) == []
+    captured.run("alter table apples drop constraint apples_pkey; update apples set note = 'z'")
+    assert "apples" in published(captured, f"{captured.settings.publication}_append")
+    captured.source(event_trigger=TriggerPolicy.NEVER).watch(captured.tables)
+    assert len(triggers(captured)) == 1  # it is not ours
+    captured.run(f"alter event trigger {captured.settings.publication}_keys disable")
+    (found,) = told(source.check())
+    captured.run(found.script)  # drops what is there
+    assert told(source.check()) == []
+    captured.close()
+    captured.run(f"drop owned by {user}", f"drop role {user}")
+
+
+def test_publications_of_others_get_none(captured: Captured) -> None:
+    captured.settings = replace(captured.settings, event_trigger=TriggerPolicy.AUTO)
+    name = captured.settings.publication
+    captured.run(*TABLES, f"create publication {name} for all tables")
+    captured.run(f"create publication {name}_append with (publish = 'insert, truncate')")
+    captured.begin()
+    assert triggers(captured) == []
+    assert told(captured.source().check()) == []
+
+
+@pytest.mark.full
+def test_two_mirrors_of_a_database_have_one_each(guarded: Captured) -> None:
+    other = f"{guarded.settings.publication}_2"
+    guarded.begin(*TABLES)
+    second = guarded.source(publication=other, slot=other)
+    established = second.objects.establish(guarded.tables)
+    established.snapshot.close()
+    assert len(triggers(guarded)) == 2
+    guarded.run("alter table apples drop constraint apples_pkey; update apples set note = 'z'")
+    second.objects.detach(established.made)
+    assert triggers(guarded) == [f"{guarded.settings.publication}_keys"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop index pears_note; update pears set note = 'z'",
+        """set session_replication_role = replica; drop index pears_note;
+        update pears set note = 'z'; reset session_replication_role""",
+        """create table other partition of parts for values from (100) to (200);
+        alter table other replica identity nothing; insert into other values (150);
+        update parts set id = id""",
+        """create schema shop create table other partition of public.parts
+        for values from (100) to (200); insert into parts values (150);
+        update parts set id = id""",
+    ],
+)
+def test_no_update_is_rejected_with_an_identity_that_goes(
+    guarded: Captured, statement: str
+) -> None:
+    guarded.run(
+        *TABLES,
+        "create table pears (note text not null)",
+        "create unique index pears_note on pears (note)",
+        "alter table pears replica identity using index pears_note",
+        "insert into pears values ('x')",
+    )
+    if "create schema" in statement:
+        guarded.run(
+            "alter table parts drop constraint parts_pkey",
+            "alter table parts replica identity full; alter table part1 replica identity full",
+        )
+    guarded.begin()
+    guarded.run(f"begin; {statement}; commit")
+
+
+def test_what_fails_in_it_fails_no_statement(guarded: Captured) -> None:
+    guarded.begin(*TABLES)
+    (text,) = guarded.database.sql.execute(
+        "select prosrc from pg_proc where proname = %s", [f"{guarded.settings.publication}_keys"]
+    ).fetchone() or ("",)
+    broken = text.replace("    for lost in\n", "    perform 1 / 0;\n    for lost in\n")
+    assert broken != text
+    guarded.run(
+        f"create or replace function public.{guarded.settings.publication}_keys() returns "
+        f"event_trigger language plpgsql security definer as $x${broken}$x$"
+    )
+    guarded.run("alter table apples add more int")

@@ -100,7 +100,9 @@ class PostgresObjects:
             if beyond is not None:
                 history.reach(connection, beyond)
             publications = patiently(lambda: publication.create(connection, settings, tables))
-            event_trigger.follow(connection, settings)  # `watch` reports if that is refused
+            event_trigger.KeysTrigger(settings).follow(
+                connection
+            )  # `watch` reports if that is refused
             slots.drop_slot(connection, settings.slot)
         snapshot = at_slot(settings, settings.slot, self._noted, self._opened, temporary=False)
         made = [_slot_words(settings.slot), *map(_publication_words, publications)]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, SecretStr
 
-from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.settings import PostgresSettings, TriggerPolicy
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.section import Section, SourceSection
 from mirrorlake.sources.selection import Selection
@@ -30,7 +30,7 @@ class PostgresSection(SourceSection):
     publication: str | None = Field(default=None, min_length=1, max_length=56)
     failover: bool = True
     streaming: bool = False
-    event_trigger: bool = False
+    event_trigger: bool | Literal["auto"] = "auto"
     extremes: ExtremesSection = Field(default_factory=ExtremesSection)
     load_workers: PositiveInt = 2
 
@@ -43,7 +43,7 @@ class PostgresSection(SourceSection):
             publication=self.publication or own,
             failover=self.failover,
             streaming=self.streaming,
-            event_trigger=self.event_trigger,
+            event_trigger=TriggerPolicy(str(self.event_trigger).lower()),
             extremes=Extremes(self.extremes.dates, self.extremes.numbers),
             load_workers=self.load_workers,
         )

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar
 
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
 
 MIB = 1 << 20
+
+
+class TriggerPolicy(StrEnum):
+    """Whether an event trigger lets tables that lose their key be updated at once."""
+
+    NEVER = "false"
+    AUTO = "auto"  # where our user may create it
+    ALWAYS = "true"  # who may not is told by capture too
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,7 @@ class PostgresSettings:
     publication: str = "mirrorlake"
     failover: bool = True  # from PostgreSQL 17 on: standbys keep a copy of the slot
     streaming: bool = False  # of transactions in progress; as a whole they come faster
-    event_trigger: bool = False  # lets tables that lose their key be updated at once
+    event_trigger: TriggerPolicy = TriggerPolicy.AUTO
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load
     part_bytes: int = 256 * MIB  # of heap per piece; a crash loses what is read of a piece

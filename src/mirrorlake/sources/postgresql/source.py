@@ -76,6 +76,7 @@ class PostgresSource:
         self._noted = ReplacedValues().note
         self._look = CatalogLook(self._sql, settings, self._resolve)
         self.objects = PostgresObjects(settings, self._sql, self._noted, self._look, self._opened)
+        self._trigger = event_trigger.KeysTrigger(settings)
         self._recognition: Recognition | None = None
         self._secret = ""  # of the stream
         self._reached: CrashHook = no_crash
@@ -310,7 +311,7 @@ class PostgresSource:
             if not publication.follow_keys(self._sql(), self._settings, described, self._reached):
                 as_now = list(tables)  # published as before, until the next attempt
             findings = list(rejected.take_out(self._sql(), self._settings, described))
-            findings += event_trigger.follow(self._sql(), self._settings)
+            findings += self._trigger.follow(self._sql())
             findings += server_checks.watch(self._sql(), self._settings, _published(as_now))
             findings += table_checks.changed(tables, now)
             findings += table_checks.gone(self._settings, table_checks.columns_of(catalog))
