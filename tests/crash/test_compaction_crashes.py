@@ -12,6 +12,7 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
+from tests.crash.folded import folded
 from tests.crash.forked import mirrorlake
 from tests.spark import reading
 
@@ -53,5 +54,6 @@ def test_a_compaction_that_is_killed_changes_nothing(
     (large,) = [f for f in TableLog(path).snapshot().files.values() if f["size"] > 1 << 20]
     # Of what has died in it before nothing is left; the last change may have been in it.
     assert large.get("deletionVector", {}).get("cardinality", 0) <= 1
+    assert sorted(tuple(row.values()) for row in folded(path, ["id"])) == sorted(expected)
     feed = reading.feed(spark.session, str(path))
     assert sorted(sum(f.values()) for f in feed.values()) == [2, 2 * CHANGED, ROWS]

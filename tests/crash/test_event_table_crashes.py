@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirrorlake.mirror.compaction.small_files import SMALLEST
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
+from tests.crash.folded import folded
 from tests.crash.forked import mirrorlake
 from tests.profiles import some
 
 pytestmark = pytest.mark.crash
 
 POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED, CrashPoint.EVENT_FILES_RECORDED]
+
+
+def of_feed(bucket: Bucket) -> list[dict[str, Any]]:
+    """What the feed of the table from its first version on makes of nothing."""
+    rows = folded(bucket.root / "Tables/public/orders", ["id"], without=["datastream_metadata"])
+    return sorted(rows, key=itemgetter("id"))
 
 
 def applying(folder: Path, mode: str = "merge") -> Callable[..., int]:
@@ -52,6 +61,7 @@ def test_tables_are_right_although_their_consumer_is_killed(
     assert apply() == 0
     rows = bucket.plain()
     if mode == "merge":
+        assert of_feed(bucket) == rows
         assert rows == [{"id": 1, "v": 3}, {"id": 3, "v": 5}]
     else:
         assert sorted((row["id"], row["v"] or 0) for row in rows) == [
@@ -78,7 +88,9 @@ def test_a_table_is_as_it_was_although_its_compaction_is_killed(
     assert apply(CRASH_AT=point) == -signal.SIGKILL
     is_committed = point is CrashPoint.COMPACTION_COMMITTED
     assert len(bucket.log().snapshot().files) == (1 if is_committed else SMALLEST)
+    assert of_feed(bucket) == [{"id": number} for number in range(1, SMALLEST + 1)]
     bucket.put("later.jsonl", event(SMALLEST + 1, {"id": SMALLEST + 1}))
     assert apply() == 0
     assert sorted(row["id"] for row in bucket.plain()) == [*range(1, SMALLEST + 2)]
     assert len(bucket.log().snapshot().files) == (2 if is_committed else 1)
+    assert of_feed(bucket) == [{"id": number} for number in range(1, SMALLEST + 2)]
