@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from mirrorlake.feed.rows import of_key
+from mirrorlake.feed.rows import in_key_order, of_key, row_changes
+
+PRE, POST = "update_preimage", "update_postimage"
+
+
+def changes(*rows: tuple[Any, str, str]) -> pa.Table:
+    """Rows with a key, a name and a change type."""
+    ids, names, kinds = zip(*rows, strict=True)
+    return pa.table({"id": ids, "name": names, "_change_type": kinds})
+
+
+def pairs_of(rows: pa.Table) -> list[Sequence[str | None]]:
+    return [
+        [None if one is None else one["name"] for one in both] for both in row_changes(rows, ["id"])
+    ]
+
+
+@pytest.mark.clause("CF-144", "CF-199")
+def test_the_images_of_two_rows_are_no_update_of_one() -> None:
+    moved = changes((1, "a", PRE), (5, "a2", POST), (3, "b", PRE), (2, "b2", POST))
+    assert pairs_of(moved) == [["a", None], [None, "b2"], ["b", None], [None, "a2"]]
+    same = changes((2, "b2", POST), (1, "a", PRE), (2, "b", PRE), (1, "a2", POST))
+    assert pairs_of(same) == [["a", "a2"], ["b", "b2"]]
+
+
+@pytest.mark.clause("CF-178", "LZ-256")
+def test_both_images_of_an_update_are_adjacent_for_keys_that_sort_alike() -> None:
+    zeros = changes((-0.0, "n", PRE), (0.0, "p", PRE), (0.0, "p2", POST), (-0.0, "n2", POST))
+    assert in_key_order(zeros, ["id"])["name"].to_pylist() == ["n", "n2", "p", "p2"]
+    assert pairs_of(zeros) == [["n", "n2"], ["p", "p2"]]
 
 
 @pytest.mark.parametrize(

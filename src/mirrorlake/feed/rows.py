@@ -33,27 +33,33 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     numbers = pa.table(
         {
             **{f"k{index}": rows[name] for index, name in enumerate(key)},
+            # Equal keys stay together: Arrow sorts -0.0 and 0.0 as one value.
+            "code": codes.encode(rows.select(list(key))).code,
             "pair": _occurrence(rows, key, kinds_of(rows)),
             "rank": np.array([_ORDER[kind] for kind in kinds_of(rows)], np.int8),
         }
     )
     by = [*((f"k{index}", "ascending") for index in range(len(key)))]
-    found = [*by, ("pair", "ascending"), ("rank", "ascending")]
-    # Stable for values that Arrow does not distinguish, such as -0.0 and 0.0.
+    found = [*by, ("code", "ascending"), ("pair", "ascending"), ("rank", "ascending")]
     return taken(
         rows, numbers.append_column("n", _range(rows)).sort_by([*found, ("n", "ascending")])["n"]
     )
 
 
 def row_changes(rows: pa.Table, key: Sequence[str]) -> Iterator[RowChange]:
-    """The changes of one commit as pairs; with a key, the two images of an update form one pair."""
+    """The changes of one commit as pairs; with a key, the two images of an update form one pair,
+    unless it changed the key (CF-199)."""
     has_key = bool(key) and set(key) <= set(rows.column_names)
+    rows = in_key_order(rows, key) if has_key else rows
+    code = codes.encode(rows.select(list(key))).code if has_key else np.zeros(rows.num_rows)
     before: dict[str, Any] | None = None
-    for row in python_rows(in_key_order(rows, key) if has_key else rows):
+    known = -1
+    for of_row, row in zip(code.tolist(), python_rows(rows), strict=True):
         kind = row[CHANGE_TYPE]
-        if before is not None and kind != AFTER:
+        if before is not None and (kind != AFTER or of_row != known):
             yield before, None
             before = None
+        known = of_row
         if kind == BEFORE and has_key:
             before = row
         elif kind in {DELETE, BEFORE}:
