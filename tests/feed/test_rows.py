@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from mirrorlake.feed.rows import in_key_order, of_key, row_changes
+from mirrorlake.feed.rows import in_key_order, key_values, of_key, row_changes
 
 PRE, POST = "update_preimage", "update_postimage"
+NAN = float("nan")
 
 
 def changes(*rows: tuple[Any, str, str]) -> pa.Table:
@@ -39,6 +41,33 @@ def test_both_images_of_an_update_are_adjacent_for_keys_that_sort_alike() -> Non
     zeros = changes((-0.0, "n", PRE), (0.0, "p", PRE), (0.0, "p2", POST), (-0.0, "n2", POST))
     assert in_key_order(zeros, ["id"])["name"].to_pylist() == ["n", "n2", "p", "p2"]
     assert pairs_of(zeros) == [["n", "n2"], ["p", "p2"]]
+
+
+@pytest.mark.clause("LZ-256", "LZ-257")
+@pytest.mark.parametrize(
+    ("text", "expected"), [("NaN", ["n"]), ("0.0", ["p"]), ("-0.0", ["m"]), ("1.5", ["o"])]
+)
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_floating_point_is_found_as_a_key(
+    text: str, expected: list[str], kind: pa.DataType
+) -> None:
+    ids = pa.array([NAN, 0.0, -0.0, 1.5, None], kind)
+    rows = pa.table({"id": ids, "name": ["n", "p", "m", "o", "none"]})
+    assert of_key(rows, {"id": text})["name"].to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-01 00:00:00", "2026-01-01", "2026-01-01T00:00Z", "2026-01-01 02:00:00+02:00"]
+)
+def test_a_timestamp_without_an_offset_is_in_utc(text: str) -> None:
+    moments = pa.array([datetime(2026, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC"))
+    assert of_key(pa.table({"id": moments}), {"id": text}).num_rows == 1
+
+
+def test_a_text_that_looks_like_a_column_is_written_after_the_column() -> None:
+    assert key_values(["id=5"], ["id"], ["id"]) == {"id": "5"}
+    assert key_values(["id=id=5"], ["id"], ["id"]) == {"id": "id=5"}
+    assert key_values(["name=5"], ["id"], ["id", "name"]) == {"id": "name=5"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -116,20 +117,32 @@ def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str])
 
 
 def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
-    """The rows with these values, given as texts, in these columns. Raises ValueError.
+    """The rows with these values, given as texts, in these columns; a timestamp is in UTC unless
+    its text has an offset. Raises ValueError.
 
     None has a number for which the column has no room: perhaps it had a narrower type then.
     """
     for name, text in values.items():
         kind = rows[name].type
         try:
-            value = pa.array([text], pa.string()).cast(kind)[0]
+            value = _value(text, kind)
         except ValueError:
             if not ((pa.types.is_integer(kind) or pa.types.is_decimal(kind)) and _is_number(text)):
                 raise
             return rows.slice(0, 0)
-        rows = rows.filter(pc.equal(rows[name], value))
+        # As keys, NaN is equal to itself, and -0.0 is not 0.0 (LZ-256, LZ-257).
+        sought = codes.comparable(value)
+        rows = rows.filter(pc.equal(codes.comparable(contiguous(rows[name])), sought[0]))
     return rows
+
+
+def _value(text: str, kind: pa.DataType) -> pa.Array:
+    """The value of a type with this text, as an array of one."""
+    given = pa.array([text], pa.string())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        with suppress(ValueError):  # which names an offset
+            return given.cast(pa.timestamp(kind.unit)).cast(kind)
+    return given.cast(kind)
 
 
 def _is_number(text: str) -> bool:
