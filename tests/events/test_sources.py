@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.events import types
-from mirrorlake.events.change_types import WRITTEN, key_change_times, rekeyed, updated
+from mirrorlake.events.change_types import WRITTEN, inserted, rekeyed, updated
+from mirrorlake.events.changes import Change, change_facts, sort_keys, source_times
 from mirrorlake.events.encode.container import container
 from mirrorlake.events.encode.json_lines import json_lines
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
-from mirrorlake.events.maps import unified_type
-from mirrorlake.events.maps.declared import DateProfile
-from mirrorlake.events.maps.mysql import mysql_dates
 from mirrorlake.events.metadata import (
     AS_CHOSEN,
+    BACKFILL_VALUES,
     MetadataSwitches,
     MetadataType,
     metadata_fields,
@@ -333,27 +332,22 @@ def test_a_change_of_a_key_of_mysql_is_written_as_the_genuine_one(
 ) -> None:
     genuine = genuine_key_change()
     place = {name: genuine[0]["source_metadata"][name] for name in ("log_file", "log_position")}
-    kinds = rekeyed(MYSQL)
-    assert kinds is not None
-    changed = np.array([1_737_457_695_000])
-    halves = key_change_times(MYSQL, changed)
-    if not is_delayed:
-        halves = key_change_times(MYSQL, changed, is_delayed=False)
-    times = np.concatenate(halves)
+    halves = np.array([Change.OLD_KEY, Change.NEW_KEY], np.int8)
+    times = source_times(MYSQL, halves, np.full(2, 1_737_457_695_000), is_delayed=is_delayed)
+    facts = {
+        "table": "my_table",
+        "database": "ea-main",
+        "primary_keys": ["id"],
+        **place,
+        **change_facts(MYSQL, halves),
+    }
     written = EventRows(
         ReadMethod(MYSQL, ReadKind.CDC),
         pa.array([one["uuid"] for one in genuine]),
         1_737_457_761_898,
         times,
-        {
-            "table": "my_table",
-            "database": "ea-main",
-            "primary_keys": ["id"],
-            **place,
-            "change_type": pa.array(list(map(str, kinds))),
-            "is_deleted": pa.array([kind.is_deletion for kind in kinds]),
-        },
-        [pa.array(times), *place.values()],
+        facts,
+        sort_keys(MYSQL, pa.array(times), facts),
         [pa.array([1, 10]), pa.array([10, 10])],
     )
     columns = (EventColumn("id", types.LONG), EventColumn("val", types.LONG))
@@ -369,12 +363,58 @@ def test_a_change_of_a_key_of_mysql_is_written_as_the_genuine_one(
     assert [{**one, "schema_key": ""} for one in found] == genuine
 
 
-@pytest.mark.clause("ST-103")
-@pytest.mark.parametrize("source", [ORACLE, POSTGRESQL, SQLSERVER])
+@pytest.mark.clause("ST-102", "ST-103", "ST-104")
+@pytest.mark.parametrize("source", [ORACLE, POSTGRESQL, SQLSERVER, SALESFORCE])
 def test_both_halves_of_a_change_of_a_key_of_others_have_one_time(source: EventSource) -> None:
-    changed = np.array([MOMENT, MOMENT + 7])
-    first, second = key_change_times(source, changed)
-    assert first.tolist() == second.tolist() == changed.tolist()
+    halves = np.array([Change.OLD_KEY, Change.NEW_KEY], np.int8)
+    changed = np.array([MOMENT, MOMENT])
+    assert source_times(source, halves, changed).tolist() == changed.tolist()
+    facts = change_facts(source, halves)
+    assert facts["change_type"].to_pylist() == [*map(str, rekeyed(source) or ())]  # type: ignore[union-attr]
+    assert facts["is_deleted"].to_pylist() == [True, False]  # type: ignore[union-attr]
+
+
+@pytest.mark.clause("ST-106")
+def test_a_change_of_the_key_of_a_document_is_refused() -> None:
+    with pytest.raises(ValueError, match="no key of mongodb changes"):
+        change_facts(MONGODB, np.array([Change.UPDATE, Change.NEW_KEY], np.int8))
+
+
+@pytest.mark.parametrize("source", EventSource)
+@pytest.mark.clause("ST-096", "ST-097", "ST-098", "ST-101")
+def test_each_change_is_told_in_the_words_of_its_source(source: EventSource) -> None:
+    made = [Change.INSERT, Change.UPDATE, Change.DELETE, Change.TRUNCATE]
+    facts = change_facts(source, np.array(made, np.int8))
+    words = [inserted(source), updated(source), "DELETE", "TRUNCATE"]
+    assert facts["change_type"].to_pylist() == [*map(str, words)]  # type: ignore[union-attr]
+    assert facts["is_deleted"].to_pylist() == [False, False, True, True]  # type: ignore[union-attr]
+
+
+def of_arrow(values: Any, count: int) -> list[Any]:
+    return values.to_pylist() if isinstance(values, pa.Array) else [values] * count
+
+
+@SOURCES
+def test_the_sort_keys_of_a_source_are_made_of_its_metadata(source: EventSource) -> None:
+    events = changes(source, 4)
+    given, numbers = events.rows(), pa.array(range(4))
+    parts = sort_keys(source, pa.array(given.source_timestamp), given.metadata, numbers)
+    found = [of_arrow(part, 4) for part in parts]
+    assert [list(key) for key in zip(*found, strict=True)] == events.sort_keys
+
+
+@SOURCES
+def test_the_sort_keys_of_a_backfill_tell_no_position(source: EventSource) -> None:
+    facts = {"scn": 7, **BACKFILL_VALUES[source]}
+    told = {
+        MYSQL: [MOMENT, "", 0],
+        ORACLE: [MOMENT, 7, "", 0],
+        POSTGRESQL: [MOMENT, ""],
+        SQLSERVER: [MOMENT, ""],
+        SALESFORCE: [MOMENT],
+        MONGODB: [MOMENT // 1000, 0],
+    }
+    assert sort_keys(source, MOMENT, facts) == told[source]
 
 
 @FORMS
@@ -389,44 +429,3 @@ def test_an_update_that_leaves_the_key_is_one_event(source: EventSource, form: s
     assert found["source_metadata"]["change_type"] == "UPDATE-INSERT"
     assert found["source_metadata"]["is_deleted"] is False
     assert found["payload"] == {"id": 0, "note": "note 0"}
-
-
-@FORMS
-@pytest.mark.parametrize("profile", DateProfile)
-@pytest.mark.parametrize("declared", ["date", "datetime(6)", "timestamp"])
-@pytest.mark.clause("ST-144", "ST-146")
-def test_zero_dates_of_mysql_are_null_and_counted(
-    declared: str, profile: DateProfile, form: str
-) -> None:
-    clock = "" if declared == "date" else " 00:00:00"
-    zeros = ["0000-00-00", "2024-00-00", "2024-05-00"]
-    given = [*(zero + clock for zero in zeros), None, "1000-10-10" + clock, "2024-02-29" + clock]
-    if declared == "datetime(6)":
-        given[-1] = "2024-02-29 23:59:59.999999"
-    kind = unified_type(MYSQL, declared, profile)
-    values, unsupported = mysql_dates(pa.array(given, pa.string()), kind)
-    assert unsupported == len(zeros)
-    assert values.is_null().to_pylist() == [True] * 4 + [False] * 2
-    columns = (EventColumn("at", kind),)
-    written = replace(changes(MYSQL, len(given)).rows(), payload=[values])
-    described = EventObject(STREAM, "shop_orders", MYSQL, columns)
-    write = container if form == "avro" else json_lines
-    content = b"".join(write(described, written))
-    told = [one["payload"]["at"] for one in others_read(form, content)]
-    assert told[:4] == [None] * 4
-    assert None not in told[4:]
-    if form == "json":
-        assert [text[:10] for text in told[4:]] == ["1000-10-10", "2024-02-29"]
-    batches = read_events(io.BytesIO(content), columns=columns)
-    found = {
-        n: v for one in batches for n, v in zip(one.row, one.payload.column("at"), strict=True)
-    }
-    assert [found[n].as_py() for n in range(len(given))] == values.to_pylist()
-
-
-def test_columns_of_mysql_without_zero_dates_have_none_that_are_unsupported() -> None:
-    for given in ([], [None], ["2024-02-29"]):
-        values, unsupported = mysql_dates(pa.array(given, pa.string()), types.DATE)
-        assert (len(values), unsupported) == (len(given), 0)
-    with pytest.raises(pa.ArrowInvalid):
-        mysql_dates(pa.array(["no date"]), types.DATE)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-import numpy as np
-
 from mirrorlake.events.envelope import EventSource
 
 
@@ -71,10 +69,6 @@ WRITTEN: Mapping[EventSource, frozenset[ChangeType]] = MappingProxyType(
 """The change types that the events of each source use (ST-051, ST-059, ST-067, ST-081, ST-085,
 ST-089)."""
 
-KEY_CHANGE_DELAY_MS = 1000
-"""The source timestamp of MySQL's UPDATE-INSERT is this much later than that of its UPDATE-DELETE
-(ST-103)."""
-
 
 def inserted(source: EventSource) -> ChangeType:
     """The type of a new row, and of each row of a backfill (ST-093)."""
@@ -94,16 +88,3 @@ def rekeyed(source: EventSource) -> tuple[ChangeType, ChangeType] | None:
     if WRITTEN[source] is _OF_PAIRS:
         return ChangeType.UPDATE_DELETE, ChangeType.UPDATE_INSERT
     return ChangeType.DELETE, ChangeType.INSERT
-
-
-def key_change_times(
-    source: EventSource, changed: np.ndarray, *, is_delayed: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
-    """The source timestamps of the two halves of updates that change the key, which the sort keys
-    repeat (ST-103).
-
-    changed: int64, milliseconds, when each update was made. is_delayed: the second half is later
-        for MySQL, as in genuine files.
-    """
-    is_later = is_delayed and source is EventSource.MYSQL
-    return changed, changed + KEY_CHANGE_DELAY_MS if is_later else changed

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from mirrorlake.capture.events.infinities import CLAMPED, Infinities
 from mirrorlake.capture.events.payload import converted, supported
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.events.change_types import ChangeType, inserted, rekeyed, updated
+from mirrorlake.events.change_types import inserted
+from mirrorlake.events.changes import Change, change_facts, sort_keys, source_times
 from mirrorlake.events.encode.fragments import binary, fixed, joined
 from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
 from mirrorlake.events.maps import unified_type
@@ -22,7 +23,6 @@ from mirrorlake.events.paths import object_name
 from mirrorlake.events.rows import Constant, EventObject, EventRows
 from mirrorlake.events.types import EventColumn
 from mirrorlake.model.arrow import arrow_schema
-from mirrorlake.model.change import Marker
 from mirrorlake.sources.chunk import Changes, Truncation
 from mirrorlake.sources.table import SourceTable
 
@@ -30,18 +30,16 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 SOURCE = EventSource.POSTGRESQL
 """The one source whose streams become events so far."""
-_TRUNCATE = np.int8(3)
-"""The marker of a truncation, which no change has."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenRows:
     """Changes of one table with one set of columns, whose transactions have ended.
 
-    changed: when each was committed, milliseconds. transaction: what the source calls it; lsn:
-    uint64, where it stands in the log, None when the source does not give it. gone: changes that
-    are no events, because a value was not sent and its row no longer exists; they are counted all
-    the same, so that the ids of the others do not depend on when it was read.
+    marker: of `Change`. changed: when each was committed, milliseconds. transaction: what the
+    source calls it; lsn: uint64, where it stands in the log, None when the source does not give it.
+    gone: changes that are no events, because a value was not sent and its row no longer exists;
+    they are counted all the same, so that the ids of the others do not depend on when it was read.
     """
 
     table: SourceTable
@@ -88,7 +86,7 @@ def emptied(part: Truncation) -> Changes:
     return Changes(
         part.table,
         pa.RecordBatch.from_arrays(values, schema=schema),
-        np.array([_TRUNCATE]),
+        np.array([Change.TRUNCATE], np.int8),
         None,
         np.array([part.transaction], np.int32),
         np.array([part.ordinal], np.int64),
@@ -123,22 +121,21 @@ def changes(
     """The events of changes. batch: what their ids begin with; first: the number of the first of
     them in the batch; read: when they were read, milliseconds. Raises BadValue."""
     lsn = None if taken.lsn is None else lsn_texts(taken.lsn)
-    changed, transaction = pa.array(taken.changed), taken.transaction
+    changed, transaction = source_times(SOURCE, taken.marker, taken.changed), taken.transaction
     if event_object.switches.long_tx_id:
         transaction = transaction.cast(pa.int64())
+    facts = (
+        _named(taken.table)
+        | change_facts(SOURCE, taken.marker)
+        | {"tx_id": transaction, "lsn": lsn}
+    )
     return EventRows(
         ReadMethod(SOURCE, ReadKind.CDC),
         ids(batch, first, len(taken)),
         read,
-        taken.changed,
-        _named(taken.table)
-        | {
-            "is_deleted": pa.array((taken.marker == Marker.DELETE) | (taken.marker == _TRUNCATE)),
-            "change_type": _change_types(taken.marker),
-            "tx_id": transaction,
-            "lsn": lsn,
-        },
-        [changed, "" if lsn is None else lsn],
+        changed,
+        facts,
+        sort_keys(SOURCE, pa.array(changed), facts),
         _payload(event_object, taken.table, pa.Table.from_batches([taken.rows]), infinities),
     )
 
@@ -167,7 +164,7 @@ def loaded(
         _named(table)
         | {"is_deleted": False, "change_type": str(inserted(SOURCE))}
         | dict(positions),
-        [taken, ""],
+        sort_keys(SOURCE, taken, positions),
         _payload(event_object, table, rows, infinities),
     )
 
@@ -212,15 +209,6 @@ def _hex(values: np.ndarray) -> pa.Array:
 def _named(table: SourceTable) -> dict[str, pa.Array | Constant]:
     named = {"schema": table.table.schema, "table": table.table.name}
     return {**named, "primary_keys": list(table.key)}
-
-
-def _change_types(marker: np.ndarray) -> pa.Array:
-    """A change of the key is a deletion and an insert, in the words of the source (ST-104)."""
-    pair = rekeyed(SOURCE)
-    assert pair is not None
-    changes = inserted(SOURCE), updated(SOURCE), pair[0], ChangeType.TRUNCATE
-    words = pa.array(list(map(str, changes)))
-    return words.take(pa.array(marker.astype(np.int32)))
 
 
 def _payload(
