@@ -15,6 +15,7 @@ from mirrorlake.apply.events.columns import (
     delta_type,
 )
 from mirrorlake.apply.events.reading import TableEvents
+from mirrorlake.apply.events.remembered.key_values import BY_VALUE
 from mirrorlake.apply.events.remembered.state import EventTableState, StateFolder
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.table_log import TableSnapshot
@@ -59,14 +60,15 @@ def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableSt
     """The state that a table describes, without files. Names and types that differ between events
     and table come from `recognized`. Raises one of MALFORMED."""
     schema = parse(snapshot.metadata).schema
+    told = json.loads(snapshot.properties[OF_EVENTS])
+    of_key = {name: UnifiedType.parse(kind) for name, kind in told.get(BY_VALUE, {}).items()}
     own = {METADATA, *(column.name for column in POSITION_AND_TIME)}
     columns = [
-        EventTableColumn(column.name, column.name, _unified(column.type))
+        EventTableColumn(column.name, column.name, of_key.get(column.name) or _unified(column.type))
         for column in schema
         if column.name not in own
     ]
     members = [name for name, _kind in schema[METADATA].type.members]
-    told = json.loads(snapshot.properties[OF_EVENTS])
     return EventTableState(
         name=str(told["name"]),
         database=str(told.get("database", "")),
@@ -74,6 +76,7 @@ def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableSt
         key=key_columns(snapshot.properties),
         is_append="CHANGE_TYPE" in members,
         columns=EventTableColumns(tuple(columns)),
+        is_by_value=BY_VALUE in told,
     )
 
 
@@ -92,8 +95,8 @@ def recognized(
         for source, kind in events.columns.items()
     }
     columns = tuple(
-        found[column.name]
-        if column.name in found and delta_type(found[column.name].unified) == column.type
+        replace(found[column.name], unified=_known_type(column, found[column.name].unified))
+        if column.name in found and column.source in {column.name, found[column.name].source}
         else column
         for column in state.columns
     )
@@ -108,6 +111,12 @@ def recognized(
         return None
     database = state.database or events.database
     return replace(state, rule=rule, key=key, columns=EventTableColumns(columns), database=database)
+
+
+def _known_type(column: EventTableColumn, found: UnifiedType) -> UnifiedType:
+    """The type of a column of which events have one: theirs, if it was only guessed."""
+    is_guess = column.unified == _UNIFIED.get(column.type)
+    return found if is_guess and delta_type(found) == column.type else column.unified
 
 
 def _unified(kind: DataType) -> UnifiedType:

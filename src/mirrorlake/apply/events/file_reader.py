@@ -28,6 +28,7 @@ from mirrorlake.apply.events.reading import (
     Types,
     event_parts,
 )
+from mirrorlake.apply.events.remembered.key_values import key_types
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.task.errors import fault
 from mirrorlake.errors import TableError
@@ -148,7 +149,7 @@ class FileReader:
             if read.has_types:
                 for part in read.events.tables:
                     own = given.setdefault(part.table, {})
-                    own |= {**part.columns, **own}
+                    own |= {**part.columns, **key_types(part), **own}
             if is_one and size > MOST_OF_FILES:
                 return
             if found and size > MOST_OF_FILES and all(one.has_types for one in found):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
+from mirrorlake.apply.events.remembered.key_values import comparable
 from mirrorlake.apply.events.remembered.keyed_files import THREADS
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.events.change_types import ChangeType
@@ -119,7 +120,8 @@ def checked_rows(part: TableEvents, state: EventTableState) -> tuple[AppliedRows
         rejected |= {row: why for row, why in lacking.items() if not incomplete[row]}
     # For a deletion only the key matters (ST-108).
     spared = part.deletion & state.merges
-    columns, unfit = state.columns.rows(part.payload, part.columns, state.key, spared)
+    payload, kinds = comparable(state, part)
+    columns, unfit = state.columns.rows(payload, kinds, state.key, spared)
     values = pa.table(columns, names=[f"v{number}" for number in range(len(columns))])
     ordered = records(
         RULES[state.rule],
@@ -153,7 +155,8 @@ def keys_of_events(state: EventTableState, events: Sequence[TableEvents]) -> pa.
     columns, names, parts = EventTableColumns(tuple(chosen)), merging.key_names(state.key), []
     for part in events:
         spared = np.zeros(len(part), bool)
-        found, _rejected = columns.rows(part.payload, part.columns, state.key, spared)
+        payload, kinds = comparable(state, part)
+        found, _rejected = columns.rows(payload, kinds, state.key, spared)
         parts.append(pa.table([found[index] for index in order], names=names))
     return pa.concat_tables(parts).drop_null()
 

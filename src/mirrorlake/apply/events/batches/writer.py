@@ -30,6 +30,7 @@ from mirrorlake.apply.events.lookups import Lookups, looking_up
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
 from mirrorlake.apply.events.remembered.content import identities
+from mirrorlake.apply.events.remembered.key_values import BY_VALUE, is_key, key_types
 from mirrorlake.apply.events.remembered.keyed_files import THREADS, KeyedFiles
 from mirrorlake.apply.events.remembered.merging import IDENTITY
 from mirrorlake.apply.events.remembered.state import EventTableState, StateFolder
@@ -174,7 +175,8 @@ class BatchWriter:
             raise event_table_error(self.table, "it was made with another order or mode")
         columns, typed = state.columns, self.settings.types.get(name, {})
         for one in events:
-            columns = columns.widened(table, one.columns, typed)
+            kinds = typed if state.number else {**key_types(one), **typed}
+            columns = columns.widened(table, one.columns, kinds)
         for column in state.columns:
             if (kind := typed.get(column.source, column.unified)) != column.unified:
                 what = f"its column {column.source} is {column.unified}, and {kind} in source.types"
@@ -199,7 +201,12 @@ class BatchWriter:
                 )
             check_key(table, columns, key)
             state = replace(
-                state, name=name, rule=rule, key=tuple(key), is_append=self.settings.is_append
+                state,
+                name=name,
+                rule=rule,
+                key=tuple(key),
+                is_append=self.settings.is_append,
+                is_by_value=True,
             )
         return replace(state, columns=columns)
 
@@ -360,6 +367,8 @@ class BatchWriter:
 def _told(state: EventTableState) -> dict[str, Any]:
     """What a table says of the one in the source."""
     told: dict[str, Any] = {"format": 1, "name": state.name}
+    if state.is_by_value:
+        told[BY_VALUE] = {one.name: str(one.unified) for one in state.columns if is_key(state, one)}
     return told | {"database": state.database} if state.database else told
 
 

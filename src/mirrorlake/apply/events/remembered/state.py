@@ -55,6 +55,8 @@ class EventTableState:
     truncations: rows of ORDER, the last truncation of each log.
     database: that the table is in, where that is no part of its name (`is_in_database`); "" until
         an event tells it, also in a record of a release that did not remember it.
+    is_by_value: whether keys are equal where the source has them equal (`key_values`), and not only
+        where they are written alike, as in tables of earlier releases.
     waiting: number of deletions that wait for the event with their key (ST-230); None in a record
         of a release that did not count them.
     """
@@ -74,6 +76,7 @@ class EventTableState:
     truncations: tuple[Mapping[str, Any], ...] = ()
     database: str = ""
     waiting: int | None = 0
+    is_by_value: bool = False
 
     @property
     def merges(self) -> bool:
@@ -106,6 +109,7 @@ class EventTableState:
                 "truncations": self.truncations,
                 "database": self.database,
                 "waiting": self.waiting,
+                "is_by_value": self.is_by_value,
             },
             ensure_ascii=False,
         )
@@ -132,6 +136,7 @@ class EventTableState:
             tuple(said.get("truncations", ())),
             str(said.get("database", "")),
             None if said.get("waiting") is None else int(said["waiting"]),
+            said.get("is_by_value") is True,
         )
 
 

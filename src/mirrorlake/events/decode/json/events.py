@@ -22,7 +22,7 @@ from mirrorlake.events.decode.json.values import column_of, flaw_of, inferred, t
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.events.metadata import OBJECT_PARTS, PRIMARY_KEYS, REPLICATION_INDEX
 from mirrorlake.events.rows import payload_type
-from mirrorlake.events.types import EventColumn, UnifiedType
+from mirrorlake.events.types import JSON, EventColumn, UnifiedType
 from mirrorlake.model import keys
 from mirrorlake.model.arrow import contiguous
 
@@ -36,6 +36,7 @@ _OBJECT_NAMES = [
 ]
 """The fields with the namespace of an object, the schema before the database, and with its name."""
 _, _COLLECTION = OBJECT_PARTS[EventSource.MONGODB]
+_DOCUMENT_KEY = "_id"
 
 Types = Mapping[str, UnifiedType]
 """Types of columns, by name."""
@@ -148,7 +149,9 @@ def _batch(at: np.ndarray, events: Events, known: Known) -> EventBatch | Sequenc
     for name, values in events.payload.items():
         if name in key and name not in types and isinstance(values, list):
             _reject_nested(name, values, rejected)
-        kind = types.get(name) or inferred(values)
+        # A key of MongoDB may be of any type (ST-160), and 17 is another one than "17".
+        is_any = has_documents and name == _DOCUMENT_KEY
+        kind = types.get(name) or (JSON if is_any else inferred(values))
         found, bad = column_of(values, kind, has_documents=has_documents)
         columns.append(EventColumn(name, kind))
         payload.append(found)
