@@ -37,6 +37,10 @@ _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 class UnknownColumnType(ValueError):
     """A column has a type that our tables cannot have."""
 
+    def __init__(self, column: str, kind: object) -> None:
+        super().__init__(f"{column} of type {kind}")
+        self.column = column
+
 
 class FeedMode(StrEnum):
     """What the commits to a table record for its change feed."""
@@ -150,7 +154,7 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
         try:
             data_type = read(field["type"])
         except (ValueError, TypeError, KeyError):
-            raise UnknownColumnType(f"{field['name']} of type {field['type']}") from None
+            raise UnknownColumnType(field["name"], field["type"]) from None
         columns.append(Column(field["name"], data_type, bool(field["nullable"])))
         facts = field.get("metadata") or {}
         physical.append(str(facts[_PHYSICAL]) if mapped else field["name"])
@@ -158,6 +162,21 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
     partitions = tuple(metadata.get("partitionColumns") or ())
     mode = FeedMode.of(properties)
     return TableSchema(Schema.of(columns), tuple(physical), tuple(ids), partitions, feed=mode)
+
+
+def parse_only(metadata: Mapping[str, Any], physical: Collection[str]) -> TableSchema:
+    """As `parse`, with only those columns that have one of these names in data files."""
+    schema = json.loads(metadata["schemaString"])
+    mapped = is_mapped(metadata.get("configuration") or {})
+    kept = [
+        field
+        for field in schema["fields"]
+        if (field["metadata"][_PHYSICAL] if mapped else field["name"]) in physical
+    ]
+    names = {field["name"] for field in kept}
+    partitions = [name for name in metadata.get("partitionColumns") or () if name in names]
+    schema = json.dumps({**schema, "fields": kept})
+    return parse({**metadata, "schemaString": schema, "partitionColumns": partitions})
 
 
 def altered(

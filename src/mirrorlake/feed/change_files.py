@@ -7,7 +7,7 @@ its data files and deletion vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,10 +25,11 @@ from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import NONE, text_of
 from mirrorlake.delta.lookup.row_cache import read_rows, table_rows
 from mirrorlake.delta.lookup.whole_files import WholeFileReader
-from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.schema import TableSchema, UnknownColumnType, parse, parse_only
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.feed.reading_ahead import FileRead, Steps, read_alone
+from mirrorlake.feed.widening import conform, obstacle
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.options import ObjectOptions
@@ -42,6 +43,17 @@ METADATA_FIELDS = (
 
 class DamagedFile(Exception):
     """A file of a table is not what was written."""
+
+
+class UnfitRows(Exception):
+    """The rows that a commit deleted do not fit into the columns that it gave the table."""
+
+    def __init__(self, version: int, column: str) -> None:
+        super().__init__(
+            f"version {version} changed the type of column {column}, and the rows that it deleted "
+            "have values of the former type"
+        )
+        self.version = version
 
 
 def read(
@@ -58,7 +70,7 @@ def read(
     options: how to access a URL.
 
     Raises FileNotFoundError for a missing table, commit or file, LostFile for a file of a table on
-    an object store, BrokenLog, UnknownColumnType, BrokenVector, DamagedFile.
+    an object store, BrokenLog, UnknownColumnType, BrokenVector, DamagedFile, UnfitRows.
     """
     log = TableLog(location, options)
     snapshot = log.snapshot()
@@ -67,7 +79,7 @@ def read(
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
     with open_workspace(str(location), options) as workspace:
-        reader = ChangeReader(workspace, schema)
+        reader = ChangeReader(workspace, schema, log.metadata_at)
         for version in range(first, end + 1):
             for file in reader.files(version, log.actions(version)):
                 yield from (with_commits([(file.of, rows)]) for rows in read_alone(file))
@@ -75,27 +87,56 @@ def read(
 
 class ChangeReader:
     """Reads the changes of commits with the columns of `schema` and `_change_type`. `with_commits`
-    adds version and time, for as many files at once as the caller likes."""
+    adds version and time, for as many files at once as the caller likes.
 
-    def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
+    metadata_at: returns the metaData action of a version.
+    """
+
+    def __init__(
+        self,
+        workspace: TableWorkspace,
+        schema: TableSchema,
+        metadata_at: Callable[[int], Action],
+    ) -> None:
         self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
+        self._metadata_at = metadata_at
         self._reader = WholeFileReader(self._with_kind, CHANGE_TYPE)
         self._folder = str(workspace.folder)
 
     def files(
         self, version: int, actions: Sequence[Action]
     ) -> list[FileRead[CommitOf, list[pa.Table]]]:
-        """The files of a commit, each of which gives tables. Raises BrokenLog."""
+        """The files of a commit, each of which gives tables. Raises BrokenLog, FileNotFoundError,
+        UnfitRows."""
         commit = CommitOf(version, commit_time(version, actions))
         if changes := [action["cdc"] for action in actions if "cdc" in action]:
             return [
                 FileRead(commit, int(cdc.get("size") or 0), partial(self._changes, commit, cdc))
                 for cdc in changes
             ]
+        files = list(_by_file(actions))
+        former = self._schema
+        if any(add is None for add, _remove in files):
+            former = self._former(version, actions)
         return [
-            FileRead(commit, _size(add, remove), partial(self._difference, commit, add, remove))
-            for add, remove in _by_file(actions)
+            FileRead(
+                commit, _size(add, remove), partial(self._difference, commit, add, remove, former)
+            )
+            for add, remove in files
         ]
+
+    def _former(self, version: int, actions: Sequence[Action]) -> TableSchema:
+        """The columns of files that are no longer there after a commit. One that changes columns
+        may have other types and partitions than those before it."""
+        if version == 0 or not any(action.get("metaData") for action in actions):
+            return self._schema
+        try:
+            former = parse_only(self._metadata_at(version - 1), self._schema.physical)
+        except UnknownColumnType as error:
+            raise UnfitRows(version, error.column) from error
+        if (column := obstacle(former, self._schema)) is not None:
+            raise UnfitRows(version, column)
+        return former
 
     def _changes(self, commit: CommitOf, cdc: Action) -> Steps[list[pa.Table]]:
         """The rows of a change file."""
@@ -109,7 +150,7 @@ class ChangeReader:
         return [rows] if rows.num_rows else []
 
     def _difference(
-        self, commit: CommitOf, add: Action | None, remove: Action | None
+        self, commit: CommitOf, add: Action | None, remove: Action | None, former: TableSchema
     ) -> Steps[list[pa.Table]]:
         """The rows that were deleted from and inserted into a data file, in one step."""
         yield
@@ -117,7 +158,10 @@ class ChangeReader:
         known, folder = add or remove, self._workspace.folder
         assert known is not None
         before, after = gone_rows(folder, remove), gone_rows(folder, add)
-        rows = rows_of_file(folder, known, self._schema, commit.version)
+        schema = former if add is None else self._schema
+        rows = rows_of_file(folder, known, schema, commit.version)
+        if schema is not self._schema:
+            rows = conform(rows, schema, self._schema)
         found = [
             (kind, rows.take(rows_only_in(rows.num_rows, first, second)))
             for kind, first, second in (("delete", before, after), ("insert", after, before))

@@ -22,7 +22,7 @@ from mirrorlake.feed.bounds import (
 )
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.reasons import FeedReason
-from mirrorlake.feed.widening import fits, obstacle
+from mirrorlake.feed.widening import fits, obstacle, share_files
 from mirrorlake.model.position import Position
 
 
@@ -235,11 +235,12 @@ class _Planner:
     # -- columns ----------------------------------------------------------------------------------
 
     def _ranges(self, first: int, last: int) -> Iterator[SchemaRange]:
-        """A covered range, split where old rows do not fit the new columns."""
+        """A covered range, split where old rows do not fit the new columns, and where the
+        partition columns change."""
         current: SchemaRange | None = None
         for change in self._history.metadata(first, last):
             schema = parse(change.metadata)
-            if current is not None and not fits(current.schema, schema):
+            if current is not None and not share_files(current.schema, schema):
                 yield replace(current, last=change.version - 1)
                 current = None
             begin = current.first if current else change.version

@@ -30,6 +30,7 @@ from mirrorlake.feed.change_files import (
     ChangeReader,
     CommitOf,
     DamagedFile,
+    UnfitRows,
     with_commits,
 )
 from mirrorlake.feed.commits.history import CommitHistory
@@ -154,7 +155,7 @@ class Feed:
             as_feed_error(self.request),
             open_workspace(self.request.table, self._options) as workspace,
         ):
-            reader = ChangeReader(workspace, part.schema)
+            reader = ChangeReader(workspace, part.schema, self.history.metadata_at)
             readers = READERS_OF_OBJECTS if is_url(self.request.table) else READERS
             # Closed here: an error that is kept would keep its threads.
             with closing(in_order(self._files(reader, part), readers)) as files:
@@ -172,7 +173,7 @@ class Feed:
         for version in range(part.first, part.last + 1):
             try:
                 yield from reader.files(version, self.history.changes(version))
-            except (OSError, BrokenLog) as error:
+            except (OSError, BrokenLog, UnfitRows) as error:
                 yield FileRead(CommitOf(version, 0), 0, partial(_refuse, error))
                 return
 
@@ -350,6 +351,13 @@ def as_feed_error(request: FeedRequest, version: int | None = None) -> Iterator[
     except UnknownColumnType as error:
         raise request.refused(
             f"this reader does not know column {error}", FeedReason.OTHER
+        ) from error
+    except UnfitRows as error:
+        raise request.refused(
+            str(error),
+            FeedReason.SCHEMA_CHANGED,
+            hint=f"End before version {error.version}, and begin again after it: what it left is "
+            f"the table as of version {error.version}.",
         ) from error
     except (BrokenLog, BrokenVector, DamagedFile, OutsideTable) as error:
         raise request.refused(str(error), FeedReason.OTHER) from error

@@ -49,6 +49,12 @@ def names_in(schema: TableSchema, columns: Sequence[str], of: TableSchema) -> tu
     return tuple(names.get(physical.get(name, ""), name) for name in columns)
 
 
+def share_files(old: TableSchema, new: TableSchema) -> bool:
+    """Whether `fits`, and files contain the same columns: the values of partition columns are
+    in the log."""
+    return fits(old, new) and old.partitions == new.partitions
+
+
 def obstacle(old: TableSchema, new: TableSchema) -> str | None:
     """A column of `old` whose values do not fit in `new`; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):
