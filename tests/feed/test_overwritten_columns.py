@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from mirrorlake import FeedError, archive, history, read_feed
+from mirrorlake import FeedError, archive, history, read_feed, subscribe
+from mirrorlake.errors import SourceColumnsChanged
+from mirrorlake.feed.ranges import FeedGap
 from tests.feed.targets.test_archive import as_of, stored_rows
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -116,3 +118,47 @@ def test_rows_keep_their_values_when_the_partition_columns_change(
         archive(path, tmp_path / f"archive_{cut}")
         assert as_of(tmp_path / f"archive_{cut}", 0) == {(1, "a"): 1, (2, "b"): 1}
         assert as_of(tmp_path / f"archive_{cut}", 1) == {(1, "c"): 1}
+
+
+@pytest.mark.clause("CF-195", "CF-196")
+def test_an_archive_goes_on_in_another_table(tmp_path: Path) -> None:
+    path = overwritten(tmp_path / "t", ["x"], [1])
+    archive(path, tmp_path / "archive")
+    assert stored_rows(tmp_path / "archive", "name", "commit_version") == [("x", 0)]
+    assert as_of(tmp_path / "archive_2", 1, snapshot=1) == {(1, 1): 1}
+    write_deltalake(path, pa.table({"id": [2], "name": [2], "n": [3]}), mode="append")
+    (report,) = archive(path, tmp_path / "archive")
+    assert report.covered == 2
+    assert as_of(tmp_path / "archive_2", 2, snapshot=1) == {(1, 1): 1, (2, 2): 1}
+
+
+@pytest.mark.clause("CF-210")
+def test_a_history_says_with_which_version_another_one_begins(tmp_path: Path) -> None:
+    path = overwritten(tmp_path / "t", ["x"], [1])
+    for _run in range(2):
+        with pytest.raises(
+            SourceColumnsChanged, match="version 1 of its source changed column name"
+        ):
+            history(path, tmp_path / "history", key=["id"])
+    assert history(path, tmp_path / "other", key=["id"], from_version=1).covered == 1
+    assert stored_rows(tmp_path / "other", "id", "name") == [(1, 1)]
+
+
+@pytest.mark.clause("CF-053")
+def test_a_subscription_goes_on_after_rows_that_do_not_fit(tmp_path: Path) -> None:
+    path = overwritten(tmp_path / "t", ["x"], [1])
+    write_deltalake(path, pa.table({"id": [2], "name": [2], "n": [3]}), mode="append")
+    with subscribe("s", path, start=0, state=str(tmp_path)) as subscription:
+        deliveries = iter(subscription)
+        assert next(deliveries).version == 0
+        with pytest.raises(FeedError, match="version 1 changed") as refused:
+            next(deliveries)
+        assert "subscription.reseed()" in refused.value.hint
+        assert "subscription.accept_gap()" in refused.value.hint
+        gap = subscription.accept_gap()
+        assert gap is not None
+        assert gap.parts == (FeedGap(1, 1, refused.value.reason),)
+        (delivery,) = subscription
+        assert delivery.version == 2
+        assert delivery.schema_changes
+        assert delivery.rows["name"].to_pylist() == [2]

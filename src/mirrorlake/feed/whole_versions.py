@@ -1,5 +1,5 @@
-"""Finds where reading can go on after changes whose files are gone, which nothing but reading them
-shows."""
+"""Finds where reading can go on after changes whose files are gone, or whose rows do not fit into
+the columns of their version, which nothing but reading them shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirrorlake.errors import FeedError
 from mirrorlake.feed.ranges import FeedGap
 from mirrorlake.feed.reasons import FeedReason
 
-LOST = frozenset({FeedReason.EXPIRED, FeedReason.NOT_RECORDED})
+LOST = frozenset({FeedReason.EXPIRED, FeedReason.NOT_RECORDED, FeedReason.SCHEMA_CHANGED})
 """The reasons why changes can never be read."""
 
 

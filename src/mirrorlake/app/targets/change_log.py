@@ -22,6 +22,7 @@ from mirrorlake.delta.statistics import records
 from mirrorlake.delta.write.append import append
 from mirrorlake.errors import FeedTargetError
 from mirrorlake.feed.commits.position_map import batches_in
+from mirrorlake.feed.ranges import SchemaRange
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.targets.build import Basis, TargetChanges
 from mirrorlake.feed.targets.rows import own_columns, target_columns
@@ -109,16 +110,20 @@ class ChangeLogSource(FeedSource):
         latest = self._log.snapshot().version
         return Begin(latest, latest + 1)
 
-    def portions(self, feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
+    def portions(
+        self,
+        feed: Feed,  # noqa: ARG002  (of the contract)
+        part: SchemaRange,
+        rows: int = PORTION_ROWS,
+    ) -> Iterator[Portion]:
         """By versions, as many as have changed about so many rows."""
-        for one in feed.ranges:
-            first, count = one.first, 0
-            for version in range(one.first, one.last + 1):
-                for batch in batches_in(version, self._log.actions(version)):
-                    count += batch.inserts + batch.updates + batch.deletes
-                if count >= rows or version == one.last:
-                    yield Portion(first, version, one.schema, ())
-                    first, count = version + 1, 0
+        first, count = part.first, 0
+        for version in range(part.first, part.last + 1):
+            for batch in batches_in(version, self._log.actions(version)):
+                count += batch.inserts + batch.updates + batch.deletes
+            if count >= rows or version == part.last:
+                yield Portion(first, version, part.schema, ())
+                first, count = version + 1, 0
 
     def blocks(self, portion: Portion) -> Iterator[pa.Table]:
         """The rows of the files of a portion, file by file."""

@@ -24,7 +24,7 @@ from mirrorlake.feed.archive.settings import (
     SOURCE_ID,
     ArchiveSettings,
 )
-from mirrorlake.feed.reader import FeedCommit
+from mirrorlake.feed.reader import Feed, FeedCommit
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.rows import INSERT
 from mirrorlake.feed.targets.build import Basis, TargetChanges
@@ -59,7 +59,8 @@ class EveryChange:
 
     def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
         """Write the rows as of a version, and the changes of that version, which no later portion
-        contains, unless they are older than changes are kept or in the gap that was accepted."""
+        contains, unless they are older than changes are kept, in the gap that was accepted, or do
+        not fit into the columns of that version."""
         values: dict[str, Any] = {
             "change_type": INSERT,
             "commit_version": version,
@@ -70,7 +71,7 @@ class EveryChange:
         commits: Iterable[FeedCommit] = ()
         try:
             if basis.gap is None or basis.gap[1] < version:
-                commits = basis.source.feed(version, version)
+                commits = _fitting(basis.source.feed(version, version))
         except FeedError as error:
             if error.reason != FeedReason.EXPIRED:
                 raise
@@ -95,3 +96,12 @@ class EveryChange:
     def _appended(self, basis: Basis, blocks: Iterable[pa.Table]) -> TargetChanges:
         actions = append(basis.table.folder, basis.schema, blocks, self.sought(basis.key))
         return TargetChanges(actions, sum(records(action["add"]) or 0 for action in actions))
+
+
+def _fitting(feed: Feed) -> Iterator[FeedCommit]:
+    """The commit of one version, unless its rows do not fit into its columns."""
+    try:
+        yield from feed
+    except FeedError as error:
+        if error.reason != FeedReason.SCHEMA_CHANGED:
+            raise

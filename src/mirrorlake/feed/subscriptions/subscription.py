@@ -31,7 +31,7 @@ from mirrorlake.feed.subscriptions.record import (
     file_name,
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
-from mirrorlake.feed.whole_versions import AcceptedGap, lost_from
+from mirrorlake.feed.whole_versions import LOST, AcceptedGap, lost_from
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.lease import RENEW, Lease, renewed
 from mirrorlake.storage.options import ObjectOptions
@@ -467,7 +467,7 @@ class Subscription:
             with as_feed_error(self._request):
                 yield
         except FeedError as error:
-            if error.reason not in {FeedReason.EXPIRED, FeedReason.NOT_RECORDED}:
+            if error.reason not in LOST:
                 raise
             error.hint = (
                 f"{self._reseed_hint()} subscription.accept_gap(), or `--accept-gap {self.name}`, "

@@ -231,13 +231,21 @@ class TargetBuilder:
             self._check_settings(state.built, key, feed)
         if feed.first > feed.last:
             return True
-        for portion in self._source.portions(feed, self._kind.portion_rows):
+        for portion in self._portions(feed):
             state = self._target.state()
             if (state.recorded if state.built else -1) != portion.first - 1:
                 return False
             if not self._apply(state, portion, key, feed.plan.table_id):
                 return False
         return True
+
+    def _portions(self, feed: Feed) -> Iterator[Portion]:
+        """The portions of a feed. The columns of each range are checked before it is read: rows
+        that its first commit deleted may not fit into them."""
+        for part in feed.ranges:
+            if (built := self._target.state().built) is not None:
+                check_columns(self._target.location, built, part.schema, part.first)
+            yield from self._source.portions(feed, part, self._kind.portion_rows)
 
     def _next(self, state: TargetState, begin: Begin | None, request: BuildRequest) -> int:
         if begin is not None:

@@ -18,6 +18,7 @@ from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.errors import FeedError, FeedTargetError, SourceColumnsChanged, UsageError
 from mirrorlake.feed.bounds import FeedRequest
+from mirrorlake.feed.ranges import SchemaRange
 from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.targets.target import BuiltFrom, SourceColumns
@@ -72,9 +73,10 @@ class FeedSource:
         )
         return Feed(request, self._options, log=self._log)
 
-    def portions(self, feed: Feed, rows: int) -> Iterator[Portion]:
-        """A feed in portions, each for one commit of a target. rows: of a portion, about."""
-        return portions(feed, rows)
+    def portions(self, feed: Feed, part: SchemaRange, rows: int) -> Iterator[Portion]:
+        """A range of a feed in portions, each for one commit of a target. rows: of a portion,
+        about."""
+        return portions(feed, part, rows)
 
     def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
         """The start of a new target: a version, the latest version, or the whole feed.
@@ -159,26 +161,25 @@ class FeedSource:
         return FeedRequest.of(self.location, from_version=version)
 
 
-def portions(feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
-    """A feed in portions of whole commits, none of them much larger than `rows`. Versions without
-    changes are included, so that they count as covered. Commits before one that cannot be read come
-    before its error."""
-    for part in feed.ranges:
-        first, held = part.first, list[FeedCommit]()
-        count = size = 0
-        try:
-            for commit in feed.commits(part):
-                held.append(commit)
-                count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
-                if count >= rows or size >= PORTION_BYTES:
-                    yield Portion(first, commit.version, part.schema, tuple(held))
-                    first, held, count, size = commit.version + 1, [], 0, 0
-        except FeedError:
-            if held:
-                yield Portion(first, held[-1].version, part.schema, tuple(held))
-            raise
-        if first <= part.last:
-            yield Portion(first, part.last, part.schema, tuple(held))
+def portions(feed: Feed, part: SchemaRange, rows: int = PORTION_ROWS) -> Iterator[Portion]:
+    """A range of a feed in portions of whole commits, none of them much larger than `rows`.
+    Versions without changes are included, so that they count as covered. Commits before one that
+    cannot be read come before its error."""
+    first, held = part.first, list[FeedCommit]()
+    count = size = 0
+    try:
+        for commit in feed.commits(part):
+            held.append(commit)
+            count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
+            if count >= rows or size >= PORTION_BYTES:
+                yield Portion(first, commit.version, part.schema, tuple(held))
+                first, held, count, size = commit.version + 1, [], 0, 0
+    except FeedError:
+        if held:
+            yield Portion(first, held[-1].version, part.schema, tuple(held))
+        raise
+    if first <= part.last:
+        yield Portion(first, part.last, part.schema, tuple(held))
 
 
 def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: int) -> None:
