@@ -8,56 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from mirrorlake.apply.events import consumer
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.drawn_files import as_written
-from tests.apply.events.killed_tables import Killed, rows_after
-from tests.mirror.event_order import drawn
-from tests.mirror.event_order.model import Event, table_of
-from tests.profiles import tries
-
-
-@st.composite
-def arrivals(draw: st.DrawFn, source: str) -> tuple[list[Event], list[list[Event]]]:
-    """As those without truncations, with some."""
-    events, batches = draw(drawn.arrivals(source))
-    for one in draw(st.lists(drawn.event(source), min_size=1, max_size=2)):
-        emptied = {**one, "key": None, "backfill": False, "deletion": True, "truncation": True}
-        events.append(emptied)
-        for _time in range(draw(st.integers(1, 2))):
-            batch = draw(st.sampled_from(batches))
-            batch.insert(draw(st.integers(0, len(batch))), emptied)
-    return events, batches
-
-
-def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
-    """A truncation is a deletion of each key, of no transaction."""
-    each: list[Event] = []
-    for one in as_written(events):
-        if one.get("truncation"):
-            each += [{**one, "key": key, "tx_id": None, "row_id": None} for key in range(1, 4)]
-        else:
-            each.append(one)
-    return table_of(source, each)
-
-
-@pytest.mark.full
-@pytest.mark.clause("ST-256")
-@pytest.mark.parametrize("source", drawn.SOURCES)
-@settings(max_examples=tries(12, long=3_000), deadline=None)
-@given(data=st.data())
-def test_truncations_in_any_order_with_crashes_make_the_same_table(
-    source: str, data: st.DataObject
-) -> None:
-    events, batches = data.draw(arrivals(source))
-    rows = rows_after(data, source, batches)
-    assert len(rows) == len({row["id"] for row in rows})
-    assert {row["id"]: row["v"] for row in rows} == expected(source, events)
+from tests.apply.events.genuine import oracle
+from tests.apply.events.killed_tables import Killed
 
 
 def truncation(number: int, key: Sequence[str] = ("id",)) -> dict[str, Any]:
@@ -73,6 +31,7 @@ def changes(bucket: Bucket, version: int) -> list[tuple[str, int]]:
     return sorted((row["_change_type"], row["id"]) for row in found)
 
 
+@pytest.mark.clause("ST-256")
 def test_a_truncation_is_one_commit_that_deletes_every_row_and_later_ones_stay(
     tmp_path: Path,
 ) -> None:
@@ -119,6 +78,42 @@ def test_a_killed_truncation_is_repeated(tmp_path: Path) -> None:
     assert bucket.plain() == [{"id": 9, "v": 9}]
     bucket.cycle(anew=True)
     assert bucket.plain() == [{"id": 1, "v": 6}, {"id": 9, "v": 9}]
+
+
+def test_a_backfill_that_comes_again_before_a_killed_truncation_brings_no_row_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row was deleted by the first commit, before the truncation is remembered."""
+    monkeypatch.setattr(consumer, "BATCH_FILES", 1)
+    bucket = Bucket(tmp_path)
+    row = event(1, {"id": 1, "v": 1}, read_method="postgresql-backfill-fulldump")
+    bucket.put("a.jsonl", row, event(9, {"id": 9, "v": 9}))
+    bucket.cycle()
+    bucket.put("c.jsonl", truncation(5))
+
+    def reached(point: CrashPoint) -> None:
+        if point is CrashPoint.EVENTS_COMMITTED:
+            raise Killed
+
+    with suppress(Killed):
+        bucket.cycle(reached)
+    bucket.put("b.jsonl", row)
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 9, "v": 9}]
+
+
+def test_a_late_truncation_brings_no_row_back_that_a_rollback_has_deleted(tmp_path: Path) -> None:
+    """The deletion of Oracle has no key of its own."""
+    bucket = Bucket(tmp_path)
+    inserted = {"row_id": "AA", "tx_id": "T1"}
+    bucket.put("a.jsonl", oracle(30, {"ID": 1, "V": 1}, "INSERT", **inserted))
+    bucket.put("b.jsonl", oracle(40, {"ID": None, "V": None}, "DELETE", **inserted))
+    bucket.put("c.jsonl", oracle(50, {"ID": 9, "V": 9}, "INSERT", row_id="AB", tx_id="T2"))
+    bucket.cycle()
+    late = {"row_id": None, "tx_id": "T0", "is_deleted": True}
+    bucket.put("d.jsonl", oracle(20, {"ID": None, "V": None}, "TRUNCATE", **late))
+    bucket.cycle()
+    assert [row["ID"] for row in bucket.plain("SHOP/ORDERS")] == [9]
 
 
 def test_a_table_that_keeps_every_event_keeps_truncations(tmp_path: Path) -> None:

@@ -388,6 +388,15 @@ def _rolled_back(
     return touched, derived, now, len(found.waiting) - waited, former
 
 
+def rolled_back(changes: KeyedFiles, keys: pa.Table) -> pa.Table:
+    """The deletions of some keys that the known changes derive: the key columns and ORDER."""
+    key = keys.column_names
+    related = as_order(changes.find(keys).rows)
+    known = as_order(changes.find(distinct(related.select(list(TRANSACTION)))).rows)
+    names = [*key, *ORDER.names, *TRANSACTION, INCOMPLETE]
+    return _of_keys(complete(key, known.select(names).combine_chunks()).derived, keys)
+
+
 def _of_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """The rows with one of these keys."""
     if not rows.num_rows or not keys.num_rows:

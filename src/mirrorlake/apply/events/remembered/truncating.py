@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -22,12 +23,12 @@ def truncated(
     Memory: one file of `keys`.
     """
     order = RULES[rule]
-    results = (_of_file(order, guard_ms, keys, keys.live(add), truncations) for add in keys.files)
-    is_whole = all(not done.rows for done in results)
+    of_file = partial(_of_file, order, guard_ms, list(keys.key), changes, truncations)
+    is_whole = all(not of_file(keys.live(add)).rows for add in keys.files)
     none = keys.arrow.empty_table()
     had_rows = False
     for add in keys.files:
-        done = _of_file(order, guard_ms, keys, keys.live(add), truncations)
+        done = of_file(keys.live(add))
         if not done.gone.num_rows and not done.upserts.num_rows:
             continue
         had_rows = True
@@ -47,19 +48,30 @@ class _Truncated:
 
 
 def _of_file(
-    rule: OrderRule, guard_ms: int, keys: KeyedFiles, rows: pa.Table, truncations: pa.Table
+    rule: OrderRule,
+    guard_ms: int,
+    names: list[str],
+    changes: KeyedFiles | None,
+    truncations: pa.Table,
+    rows: pa.Table,
 ) -> _Truncated:
     """The effect on the keys of one file. All records of a key are in one file."""
     known = merging.as_order(rows)
-    names = list(keys.key)
     none = known.select([*names, *ORDER.names]).slice(0, 0)
-    derived = deletions(truncations, merging.distinct(known.select(names)))
+    keys = merging.distinct(known.select(names))
+    derived = deletions(truncations, keys)
+    if changes is not None:
+        derived = pa.concat_tables([derived, merging.rolled_back(changes, keys)])
     found = resolve(rule, guard_ms, names, known, none, derived)
     own, values = merging.parted(rows.column_names)
     kept = rows.select(values)
     remembered = merging.records_of(rule, found, rows.select(own), kept, kept.slice(0, 0))
     state = found.state(known, none)
     left = ~is_truncated(rule, state, truncations)
+    if rule.by_time:
+        # A backfill without a row has no held one to come back, as it would if the process ended
+        # before the truncation is remembered. It does not win any more: as an event it is new.
+        left &= found.decides | ~state.column("backfill").to_numpy()
     deletion = state.column("deletion").to_numpy()
     return _Truncated(
         remembered.filter(pa.array(left)),
