@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 
 from mirrorlake.apply.events.reading import FileEvents, TableEvents, event_parts
@@ -38,6 +41,7 @@ PLACES = {
     "mongodb": {"database": "shop", "collection": "orders"},
 }
 OWN = ("log_file", "log_position", "scn", "rs_id", "ssn", "lsn", "tx_id", "row_id")
+NUMBERS = {"log_position", "scn", "ssn"}
 
 
 def settings(source: str, location: Path = Path(), **changed: Any) -> EventInput:
@@ -51,6 +55,12 @@ def settings(source: str, location: Path = Path(), **changed: Any) -> EventInput
 
 def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
     """The event as a file has it."""
+    return json.dumps(as_event(source, event, key))
+
+
+def as_event(
+    source: str, event: Event, key: Sequence[str] = ("id",), table: str = "orders"
+) -> dict[str, Any]:
     named = {name: event[name] for name in OWN if event.get(name) is not None}
     payload: dict[str, Any] = {"v": event["payload"]}
     change = "DELETE" if event["deletion"] else "INSERT"
@@ -58,25 +68,61 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
         change, payload = "TRUNCATE", {"id": None, "v": None}
     elif event["key"] is not None:
         payload = {"id": event["key"], **payload}
-    return json.dumps(
-        {
-            "uuid": event["uuid"],
-            "read_timestamp": event["read_timestamp"],
-            "source_timestamp": event["source_timestamp"],
-            "object": "shop_orders",
-            "read_method": _read_method(source, event),
-            "stream_name": "s",
-            **({"sort_keys": event["sort_keys"]} if event.get("sort_keys") else {}),
-            "source_metadata": {
-                **PLACES[source],
-                **named,
-                ("replication_index" if source == "sqlserver" else "primary_keys"): list(key),
-                "change_type": change,
-                "is_deleted": event["deletion"],
-            },
-            "payload": payload,
-        }
+    place = {name: table if told == "orders" else told for name, told in PLACES[source].items()}
+    return {
+        "uuid": event["uuid"],
+        "read_timestamp": event["read_timestamp"],
+        "source_timestamp": event["source_timestamp"],
+        "object": f"shop_{table}",
+        "read_method": _read_method(source, event),
+        "stream_name": "s",
+        **({"sort_keys": event["sort_keys"]} if event.get("sort_keys") else {}),
+        "source_metadata": {
+            **place,
+            **named,
+            ("replication_index" if source == "sqlserver" else "primary_keys"): list(key),
+            "change_type": change,
+            "is_deleted": event["deletion"],
+        },
+        "payload": payload,
+    }
+
+
+@cache
+def _avro_schema(source: str) -> Any:
+    """Of all that an event of a source may have."""
+
+    def record(name: str, **fields: Any) -> dict[str, Any]:
+        optional = [{"name": one, "type": ["null", kind]} for one, kind in fields.items()]
+        return {"type": "record", "name": name, "fields": optional}
+
+    texts = {"type": "array", "items": "string"}
+    named = {name: "long" if name in NUMBERS else "string" for name in (*PLACES[source], *OWN)}
+    keys = dict.fromkeys(("primary_keys", "replication_index"), texts)
+    metadata = record("metadata", **named, **keys, change_type="string", is_deleted="boolean")
+    event = record(
+        "event",
+        uuid="string",
+        read_timestamp="long",
+        source_timestamp="long",
+        object="string",
+        read_method="string",
+        stream_name="string",
+        sort_keys=texts,
+        source_metadata=metadata,
+        payload=record("payload", id="long", v="long"),
     )
+    return fastavro.parse_schema(event)
+
+
+def content(source: str, events: Sequence[Mapping[str, Any]], form: str) -> bytes:
+    """A file of events (`as_event`). form: the end of its name."""
+    if form == "avro":
+        file = io.BytesIO()
+        fastavro.writer(file, _avro_schema(source), events)
+        return file.getvalue()
+    lines = "".join(f"{json.dumps(one)}\n" for one in events).encode()
+    return gzip.compress(lines, 1) if form.endswith(".gz") else lines
 
 
 def _read_method(source: str, event: Event) -> str:

@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import count, islice
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.events import file_reader
-from mirrorlake.events.decode.json import events as json_events
-from tests.apply.events import drawn_files
-from tests.apply.events.bucket import Bucket
-from tests.apply.events.drawn_files import as_written, line, read, rows_of
-from tests.apply.events.killed_tables import POINTS, Killed, looked_up, opened, rows_after
-from tests.mirror.event_order.drawn import SOURCES, arrivals, many
-from tests.mirror.event_order.model import Event, table_of
-from tests.profiles import some, tries
+from tests.apply.events.drawn_runs import CASES, POINTS, Run, Seen, play, runs, shrunk
+from tests.apply.events.killed_tables import rows_after
+from tests.mirror.event_order.drawn import SOURCES, arrivals
+from tests.profiles import LONG, tries
+
+WANTED = tries(100, quick=100, long=10_000)
+"""Cases of each source in which a process dies while some of their events wait in a file."""
 
 
-def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
-    return table_of(source, as_written(events))
+def _numbers() -> Iterator[int]:
+    """The long run looks for new cases each time."""
+    return count(Random().randrange(1 << 40) if LONG else 0)
 
 
-@pytest.mark.clause("ST-219", "ST-233", "ST-248", "ST-249")
+def _is_wrong(run: Run) -> bool:
+    try:
+        play(run, Seen())
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.clause("ST-011", "ST-180", "ST-181", "ST-184", "ST-219", "ST-223", "ST-232", "ST-233")
+@pytest.mark.clause("ST-248", "ST-249", "ST-256")
 @pytest.mark.parametrize("source", SOURCES)
-@settings(max_examples=tries(12, long=10_000), deadline=None)
-@given(data=st.data())
-def test_any_order_with_crashes_makes_the_same_table(source: str, data: st.DataObject) -> None:
-    events, batches = data.draw(arrivals(source))
-    rows = rows_after(data, source, batches)
-    assert len(rows) == len({row["id"] for row in rows})
-    assert {row["id"]: row["v"] for row in rows} == expected(source, events)
+def test_any_files_in_any_order_with_crashes_make_the_same_tables(source: str) -> None:
+    seen = Seen()
+
+    @settings(deadline=None, database=None)
+    @given(run=runs(source))
+    def played(run: Run) -> None:
+        try:
+            play(run, seen)
+        except AssertionError as error:
+            raise AssertionError(f"wrong tables: {shrunk(run, _is_wrong)}") from error
+
+    # From bytes of our own: by itself, hypothesis repeats most cases of an example in the next.
+    for number in islice(_numbers(), 10 * WANTED // CASES):
+        played.hypothesis.fuzz_one_input(Random(number).randbytes(1 << 15))
+        if len(seen.crashed) >= WANTED and seen.died.keys() == {*POINTS}:
+            return
+    pytest.fail(f"{len(seen.crashed)} cases, {seen.died}")
 
 
 @pytest.mark.clause("ST-234", "ST-239", "ST-251")
@@ -55,52 +71,3 @@ def test_any_order_with_crashes_keeps_every_event_once(source: str, data: st.Dat
         assert not found  # a table begins when the type of its key is known
         return
     assert found == {one["uuid"]: (one["key"], one["payload"]) for one in events}
-
-
-@pytest.mark.clause("ST-011", "ST-180", "ST-181", "ST-184", "ST-219", "ST-232")
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("seed", range(tries(1, long=100)))
-def test_a_hundred_keys_in_any_order_with_crashes_make_the_same_table(
-    source: str, seed: int
-) -> None:
-    """Each key is a case of its own: no event of one says anything of another."""
-    events = many(source, seed, 100)
-    random = Random(seed)
-    arriving = events + random.choices(events, k=len(events) // 2)
-    random.shuffle(arriving)
-    with tempfile.TemporaryDirectory() as root, looked_up(early=seed % 2 == 0):
-        table = opened(root, source)
-        while arriving:
-            count, dies = random.choice([50, 200, 400]), random.choice([None, *POINTS])
-            batch, arriving = arriving[:count], arriving[count:]
-            with suppress(Killed):
-                opened(root, source, dies).apply(read(source, batch))
-            table.apply(read(source, batch))
-        rows = rows_of(f"{root}/Tables/shop/orders")
-    assert len(rows) == len({row["id"] for row in rows})
-    assert {row["id"]: row["v"] for row in rows} == expected(source, events)
-
-
-@pytest.mark.parametrize("source", some(SOURCES))
-@settings(max_examples=tries(20, long=300), deadline=None)
-@given(data=st.data())
-def test_any_order_of_files_and_of_their_parts_makes_the_same_table(
-    source: str, data: st.DataObject
-) -> None:
-    events, batches = data.draw(arrivals(source))
-    with (
-        tempfile.TemporaryDirectory() as root,
-        looked_up(early=data.draw(st.booleans())),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(file_reader, "MOST_TOGETHER", data.draw(st.sampled_from([1, 64 << 20])))
-        patch.setattr(json_events, "_MOST_TOGETHER", data.draw(st.sampled_from([2, 20_000])))
-        bucket = Bucket(Path(root))
-        bucket.settings = drawn_files.settings(source, bucket.folder)
-        for number, batch in enumerate(filter(None, batches)):
-            bucket.put(f"{number}.jsonl", *(line(source, event) for event in batch), minute="")
-            bucket.cycle(anew=data.draw(st.booleans()))
-        bucket.cycle(anew=True)
-        rows = rows_of(bucket.root / "Tables/shop/orders")
-    assert len(rows) == len({row["id"] for row in rows})
-    assert {row["id"]: row["v"] for row in rows} == expected(source, events)

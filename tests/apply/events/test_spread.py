@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mirrorlake.apply.events import file_reader
 from mirrorlake.apply.events.batches.spread import EventSpread
@@ -27,65 +23,10 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.runner import TasksDied
 from mirrorlake.delta.write.durable_commit import durable_commit
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.model.crash_points import CrashPoint, no_crash
+from mirrorlake.model.crash_points import no_crash
 from mirrorlake.storage.local import LocalStore
-from tests.apply.events import drawn_files
 from tests.apply.events.bucket import MINUTE, Bucket, Noted, event
-from tests.apply.events.drawn_files import as_written, line, rows_of
-from tests.apply.events.killed_tables import POINTS, Killed
-from tests.mirror.event_order.drawn import SOURCES, arrivals
-from tests.mirror.event_order.model import table_of
-from tests.profiles import some, tries
-
-
-class Repeating(InProcessRunner):
-    """Runs tasks again, as after the loss of an executor, and takes the result of any attempt."""
-
-    def __init__(self, random: Random) -> None:
-        super().__init__(random.randint(1, 3))
-        self._random = random
-
-    def run(
-        self,
-        work: Callable[[Any], Any],
-        items: Sequence[Any],
-        packing: Sequence[Sequence[int]] | None = None,
-    ) -> list[Any]:
-        attempts = [super(Repeating, self).run(work, items, packing) for _ in range(2)]
-        return [self._random.choice(results) for results in zip(*attempts, strict=True)]
-
-
-@pytest.mark.clause("ST-219", "ST-223", "ST-233")
-@pytest.mark.parametrize("source", some(SOURCES))
-@settings(max_examples=tries(20, long=1_000), deadline=None)
-@given(data=st.data())
-def test_any_order_with_crashes_makes_the_same_table(source: str, data: st.DataObject) -> None:
-    """Events of the table may lie in the folders of two objects, so that two tasks have some."""
-    events, batches = data.draw(arrivals(source))
-    points = [None, *POINTS, CrashPoint.EVENT_FILES_RECORDED]
-    with tempfile.TemporaryDirectory() as root:
-        bucket = Bucket(Path(root))
-        bucket.settings = drawn_files.settings(source, bucket.folder)
-        bucket.runner = Repeating(Random(data.draw(st.integers(0, 99))))
-        for number, batch in enumerate(filter(None, batches)):
-            cut = data.draw(st.integers(0, len(batch)))
-            for part, lines in enumerate((batch[:cut], batch[cut:])):
-                folder = data.draw(st.sampled_from(["one", "other"]))
-                text = (line(source, one) for one in lines)
-                bucket.put(f"{number}{part}.jsonl", *text, of=folder)
-            if data.draw(st.booleans()):
-                with suppress(Killed):
-                    bucket.cycle(partial(_dies, data.draw(st.sampled_from(points))), anew=True)
-                bucket.cycle(anew=True)
-        bucket.cycle(anew=True)
-        rows = rows_of(bucket.root / "Tables/shop/orders")
-    assert len(rows) == len({row["id"] for row in rows})
-    assert {row["id"]: row["v"] for row in rows} == table_of(source, as_written(events))
-
-
-def _dies(at: CrashPoint | None, point: CrashPoint) -> None:
-    if point is at:
-        raise Killed
+from tests.apply.events.repeating import Repeating
 
 
 def both(tmp_path: Path, **asked: Any) -> tuple[Bucket, Bucket]:

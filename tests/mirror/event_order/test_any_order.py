@@ -15,7 +15,7 @@ from tests.profiles import tries
 
 @pytest.mark.clause("ST-216", "ST-217", "ST-219", "ST-229", "ST-233", "ST-248", "ST-249")
 @pytest.mark.parametrize("source", SOURCES)
-@settings(max_examples=tries(100, quick=100, long=10_000))
+@settings(max_examples=tries(100, long=10_000))
 @given(data=st.data())
 def test_any_order_of_arrival_gives_the_same_result(source: str, data: st.DataObject) -> None:
     events, batches = data.draw(arrivals(source))

@@ -1,0 +1,300 @@
+"""Runs of the consumer: events of some tables come as files, in batches, and processes die.
+
+A case is the events of a few keys with an order of arrival and cuts of its own. The cases of a run
+share files, two tables and the deaths of processes, because a cycle costs as much for one as for
+ten; no event of one case says anything of another, but for truncations, which empty a table.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from mirrorlake.apply.events import consumer, file_reader, journal, lookups
+from mirrorlake.apply.events.journal import FileJournals
+from mirrorlake.events.decode.json import events as json_events
+from mirrorlake.mirror.compaction import small_files
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.storage.local import LocalStore
+from tests.apply.events import drawn_files
+from tests.apply.events.bucket import Bucket
+from tests.apply.events.drawn_files import as_event, as_written, content
+from tests.apply.events.repeating import Repeating
+from tests.doubles.memory_store import Crash
+from tests.mirror.event_order import drawn
+from tests.mirror.event_order.model import Event, table_of
+
+CASES = 25
+"""Of a run."""
+TABLES = ("orders", "items")
+KEYS = range(1, 4)
+"""Of a case, beside 10 times its number."""
+MINUTES = ("", "2026/11/20/10/05", "2026/11/21/23/59", "2026/11/23/12/00")
+FOLDERS = ("one", "other")
+FORMS = ("jsonl", "jsonl.gz", "avro")
+POINTS = [
+    CrashPoint.KEYS_WRITTEN,
+    CrashPoint.EVENTS_COMMITTED,
+    CrashPoint.EVENT_FILES_RECORDED,
+    CrashPoint.FILES_COMPACTED,
+    CrashPoint.COMPACTION_COMMITTED,
+]
+"""All that a consumer passes."""
+DEATHS = 6
+"""Of processes of a run."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """events: without duplicates; batches: as they arrive."""
+
+    number: int
+    table: str
+    events: Sequence[Event]
+    batches: Sequence[Sequence[Event]]
+
+
+@dataclass(frozen=True)
+class Death:
+    """A process dies at its nth passage of a point. fails: it is an error instead, of which the
+    process may survive."""
+
+    point: CrashPoint
+    passage: int
+    fails: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """layout: the seed of what else may vary: files, sizes of parts, settings."""
+
+    source: str
+    cases: Sequence[Case]
+    deaths: Sequence[Death]
+    layout: int
+
+
+@dataclass
+class Seen:
+    """What runs have gone through. crashed: the cases, of which some event waited in a file when a
+    process died; died: how often at each point."""
+
+    crashed: set[str] = field(default_factory=set)
+    died: Counter[CrashPoint] = field(default_factory=Counter)
+
+
+@st.composite
+def runs(draw: st.DrawFn, source: str) -> Run:
+    alone = draw(st.integers(1, CASES - 1))
+    is_emptied = draw(st.integers(0, 3)) == 3
+    cases = [
+        draw(_cases(source, number, TABLES[number >= alone], truncates=is_emptied and not number))
+        for number in range(CASES)
+    ]
+    fails = st.integers(0, 3).map(lambda one: one == 3)
+    death = st.builds(Death, st.sampled_from(POINTS), st.integers(1, 2), fails)
+    deaths = draw(st.lists(death, min_size=DEATHS, max_size=DEATHS))
+    return Run(source, cases, deaths, draw(st.integers(0, 2**16)))
+
+
+@st.composite
+def _cases(draw: st.DrawFn, source: str, number: int, table: str, *, truncates: bool) -> Case:
+    events, batches = draw(drawn.arrivals(source))
+    for one in draw(st.lists(drawn.event(source), min_size=1, max_size=2)) if truncates else ():
+        emptied = {**one, "key": None, "backfill": False, "deletion": True, "truncation": True}
+        events.append(emptied)
+        for _time in range(draw(st.integers(1, 2))):
+            batch = draw(st.sampled_from(batches))
+            batch.insert(draw(st.integers(0, len(batch))), emptied)
+    own = {id(event): _own(event, number) for event in events}
+    return Case(
+        number, table, [*own.values()], [[own[id(event)] for event in one] for one in batches]
+    )
+
+
+def _own(event: Event, number: int) -> Event:
+    """The event with a key and a transaction that no other case has."""
+    key, transaction = event["key"], event["tx_id"]
+    return event | {
+        "key": None if key is None else 10 * number + key,
+        "tx_id": None if transaction is None else f"{transaction}{number}",
+    }
+
+
+def expected(run: Run, table: str) -> dict[int, int]:
+    """The rows that all events together make. A truncation is a deletion of each key, of no
+    transaction."""
+    cases = [case for case in run.cases if case.table == table]
+    keys = [10 * case.number + key for case in cases for key in KEYS]
+    found: list[Event] = []
+    for event in as_written([event for case in cases for event in case.events]):
+        if event.get("truncation"):
+            found += [event | {"key": key, "tx_id": None, "row_id": None} for key in keys]
+        else:
+            found.append(event)
+    return table_of(run.source, found)
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A folder for a test that asks nothing of the disk: in memory where the system has that."""
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def small_sizes(random: Random) -> Iterator[None]:
+    """Have a few events do what many do otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_reader, "MOST_TOGETHER", random.choice([1, 64 << 20, 64 << 20]))
+        patch.setattr(json_events, "_MOST_TOGETHER", random.choice([20, 20_000]))
+        patch.setattr(lookups, "MANY", random.choice([0, 50_000]))
+        patch.setattr(small_files, "SMALLEST", random.choice([2, 3, 16]))
+        patch.setattr(small_files, "FANOUT", random.choice([2, 8]))
+        patch.setattr(journal, "MOST_RECORDS", random.choice([1, 64]))
+        patch.setattr(consumer, "BATCH_FILES", random.choice([2, 1_000, 1_000, 1_000]))
+        yield
+
+
+def play(run: Run, seen: Seen) -> None:
+    """Play a run, and compare its tables."""
+    with quick_folder() as folder, small_sizes(Random(run.layout)):
+        bucket = Bucket(folder)
+        _Player(run, bucket, seen).play()
+        assert FileJournals(LocalStore(bucket.root)).read().dead == []
+        for table in TABLES:
+            rows = bucket.rows(f"shop/{table}")
+            assert len(rows) == len({row["id"] for row in rows})
+            assert {row["id"]: row["v"] for row in rows} == expected(run, table)
+
+
+class _Player:
+    def __init__(self, run: Run, bucket: Bucket, seen: Seen) -> None:
+        self._run, self._bucket, self._seen = run, bucket, seen
+        self._deaths = [*run.deaths]
+        self._process: _Process | None = None
+        self._waiting = set[str]()  # the cases that have events in files that are not recorded
+        self._written: list[tuple[str, bytes]] = []
+        random = self._random("settings")
+        flags = {name: random.random() < 0.25 for name in ("metadata_columns", "keeps_changes")}
+        bucket.settings = drawn_files.settings(run.source, bucket.folder, **flags)
+        if random.random() < 0.25:
+            bucket.runner = Repeating(random)
+
+    def _random(self, *of: object) -> Random:
+        """The same for each part of a run, whatever other parts have drawn."""
+        return Random(repr((self._run.layout, *of)))
+
+    def play(self) -> None:
+        for step in range(max(len(case.batches) for case in self._run.cases)):
+            random = self._random(step)
+            self._write(step, random)
+            while not self._cycle() and random.random() < 0.5:
+                pass
+            if random.random() < 0.25:
+                self._process = None
+        while not self._cycle():
+            pass
+        self._bucket.cycle(anew=True)
+
+    def _write(self, step: int, random: Random) -> None:
+        """Put the batches of all cases into files, and perhaps an earlier file once more."""
+        source = self._run.source
+        files: list[list[dict[str, Any]]] = [[] for _file in range(random.choice([1, 2, 3]))]
+        for case in self._run.cases:
+            of_case = self._random(step, case.number)
+            for event in case.batches[step] if step < len(case.batches) else ():
+                self._waiting.add(repr(case))
+                of_case.choice(files).append(as_event(source, event, table=case.table))
+        written = []
+        for events in filter(None, files):
+            form = random.choice(FORMS)
+            written.append((_path(step, form, random), content(source, events, form)))
+        if self._written and random.random() < 0.5:
+            path, again = random.choice(self._written)
+            name = _path(step, path.partition(".")[2], random)
+            written.append((random.choice([path, name]), again))
+        self._written += written
+        for path, told in written:
+            target = self._bucket.folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(told)
+
+    def _cycle(self) -> bool:
+        """Apply what is there, by the process that lives or a new one. Returns whether nothing has
+        gone wrong."""
+        process, is_new = self._process, self._process is None
+        if process is None:
+            process = _Process(self._deaths.pop(0) if self._deaths else None)
+        self._process = process
+        try:
+            self._bucket.cycle(*([process.reached] if is_new else []), anew=is_new)
+        except (Crash, Failed):
+            self._process = None
+        if process.ended_at is None:
+            self._waiting.clear()
+        elif not process.is_told:
+            process.is_told = True
+            self._seen.died[process.ended_at] += 1
+            self._seen.crashed |= self._waiting
+            return False
+        return True
+
+
+def _path(step: int, form: str, random: Random) -> str:
+    minute, folder = random.choice(MINUTES), random.choice(FOLDERS)
+    name = f"{random.randrange(10**6):06}-{step}.{form}"
+    return f"{folder}/{minute}/{name}" if minute else name
+
+
+class Failed(Exception):
+    """An error of which a process may survive."""
+
+
+@dataclass
+class _Process:
+    death: Death | None
+    passed: int = 0
+    ended_at: CrashPoint | None = None
+    is_told: bool = False
+
+    def reached(self, point: CrashPoint) -> None:
+        if self.death is None or point is not self.death.point:
+            return
+        self.passed += 1
+        if self.passed == self.death.passage:
+            self.ended_at = point
+            raise Failed if self.death.fails else Crash
+
+
+def shrunk(run: Run, fails: Callable[[Run], bool]) -> Run:
+    """The run without the cases, deaths and events that it fails without: each is left out in turn,
+    which is faster than what hypothesis does with that many choices."""
+    while (less := next(filter(fails, _smaller(run)), None)) is not None:
+        run = less
+    return run
+
+
+def _smaller(run: Run) -> Iterator[Run]:
+    for at in range(len(run.cases) if len(run.cases) > 1 else 0):
+        yield replace(run, cases=[*run.cases[:at], *run.cases[at + 1 :]])
+    for at in range(len(run.deaths)):
+        yield replace(run, deaths=[*run.deaths[:at], *run.deaths[at + 1 :]])
+    for at, case in enumerate(run.cases):
+        for gone in case.events if len(case.events) > 1 else ():
+            batches = [[one for one in batch if one is not gone] for batch in case.batches]
+            events = [one for one in case.events if one is not gone]
+            less = replace(case, events=events, batches=batches)
+            yield replace(run, cases=[*run.cases[:at], less, *run.cases[at + 1 :]])
