@@ -79,6 +79,7 @@ class EvolvingDatabase:
     backfill: BackfillSettings | None = None
     ignores: bool = False
     trigger: TriggerPolicy = TriggerPolicy.NEVER
+    ignored: frozenset[SchemaChangeKind] = frozenset()
     drops: bool = False
     renames: bool = False
     widens: bool = False
@@ -143,7 +144,7 @@ class EvolvingDatabase:
             load_joining=self.load is None,
             load_beside=self.load_beside,
             joining_beside=self.joining_beside,
-            ignores_columns=self.ignores,
+            ignores=self.ignored | ({SchemaChangeKind.COLUMN_ADDED} if self.ignores else set()),
         )
         name = self.made
         selection = Selection(self.selected, self.selected_columns, self.selected_rows)

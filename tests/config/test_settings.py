@@ -147,11 +147,26 @@ def test_new_columns_may_be_ignored_and_dropped_ones_dropped(tmp_path: Path) -> 
         ("ignore", (True, False)),
         ("{column_added: ignore}", (True, False)),
         ("{drop: true, column_renamed: stop}", (False, True)),
+        ("{drop: true, column_dropped: ignore}", (False, False)),
     ]:
         text = f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"
         found = load(write(tmp_path, text), {}).mirror
         assert (found.ignores_new_columns, found.drops_columns) == expected
         assert not found.renames_columns
+
+
+@pytest.mark.parametrize("kind", SchemaChangeKind)
+def test_what_can_be_ignored_is_ignored_and_all_else_says_why_not(
+    tmp_path: Path, kind: SchemaChangeKind
+) -> None:
+    text = "name: shop\nroot: .\nmirror: {{schema_change: {}}}\n"
+    every = load(write(tmp_path, text.format("ignore")), {}).capture
+    assert every.stops_at == frozenset()
+    alone = text.format(f"{{{kind}: ignore}}")
+    if kind in every.ignores:
+        assert load(write(tmp_path, alone), {}).capture.ignores == {kind}
+    else:
+        assert f"{kind} can be evolve or stop, and not ignore: " in str(refused(tmp_path, alone))
 
 
 @pytest.mark.parametrize("name", ["drop", "rename", "widen"])
@@ -167,7 +182,7 @@ def test_what_readers_have_to_know_is_asked_for_one_by_one(tmp_path: Path, name:
     assert found.stops_at == frozenset()
 
 
-@pytest.mark.parametrize("said", ["keep", "{column_dropped: ignore}", "{column_lost: stop}", "[]"])
+@pytest.mark.parametrize("said", ["keep", "{column_renamed: ignore}", "{column_lost: stop}", "[]"])
 def test_what_cannot_be_done_about_a_change_of_columns_is_refused(
     tmp_path: Path, said: str
 ) -> None:

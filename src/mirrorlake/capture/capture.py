@@ -387,7 +387,7 @@ class Capture:
             self._table_watch.refusal,
             self._backfills.take,
             self._table_watch.differs,
-            lambda: {*self._backfills.differing, *self._unloaded.tables},
+            self._differing,
             self._landed,
         )
         self._backfills.begin(self._streamed())
@@ -435,8 +435,13 @@ class Capture:
             writer.stop(table, error)
         self._backfills.stop(table, error)
 
+    def _differing(self) -> set[TableId]:
+        ignored = self._table_watch.ignored.tables
+        return {*self._backfills.differing, *self._unloaded.tables, *ignored}
+
     def _landed(self, part: Part) -> Part | None:
-        found = self._unloaded.landed(part)
+        found = self._table_watch.ignored.landed(part)
+        found = None if found is None else self._unloaded.landed(found)
         return None if found is None else self._backfills.landed(found)
 
     def _reopen(self) -> None:

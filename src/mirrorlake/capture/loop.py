@@ -24,7 +24,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import ChangeStream
-from mirrorlake.sources.chunk import Chunk, Part, SchemaChange, TableDiffers, TableLost
+from mirrorlake.sources.chunk import Chunk, Part, SchemaChange, TableDiffers, TableLost, Truncation
 from mirrorlake.sources.table import KnownTables
 
 Know = Callable[[KnownTables, LogPoint], None]
@@ -37,7 +37,7 @@ IDLE_CHECK_SECONDS = 10.0
 """How often the right to write is checked, and renewed, while nothing has any effect: three times
 in its term. It is most of what an idle capture does."""
 
-Refuses = Callable[[SchemaChange], TableError | None]
+Refuses = Callable[[SchemaChange | Truncation], TableError | None]
 """The reason why a table cannot continue after its columns have changed; None when it can."""
 
 
@@ -150,7 +150,7 @@ class CaptureLoop:
                 self._lost(part.table, part.error)
             elif isinstance(part, TableDiffers):
                 self._differs(part)
-            elif isinstance(part, SchemaChange) and (error := self._refuses(part)):
+            elif isinstance(part, SchemaChange | Truncation) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
         if self._differing():
             parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]

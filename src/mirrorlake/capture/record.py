@@ -7,9 +7,10 @@ changes silently; `known.json` holds by what the source recognises the tables, a
 on; `append_only.json` holds what the source has counted of tables whose updates and deletions are
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
 the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
-have other values, which the stream will not say before one of their rows changes; `loads.json`,
-where not every table is loaded, says of which the rows are; `outage.json` is there while the source
-does not answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
+have other values, which the stream will not say before one of their rows changes, and
+`ignored.json` those that differ by a change that the project ignores; `loads.json`, where not every
+table is loaded, says of which the rows are; `outage.json` is there while the source does not
+answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
 `retained.json` says how much of its log the source keeps, and `waiting_events.json` which events
 wait for their file; `truncated.json` (strict zones) holds the position before which nothing of a
 table may be published again.
@@ -51,7 +52,7 @@ RETAINED = "retained.json"
 WAITING_EVENTS = "waiting_events.json"
 LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
-UNFOLLOWED = "unfollowed.json"
+UNFOLLOWED, IGNORED = "unfollowed.json", "ignored.json"
 
 _SECRET = 32  # bytes
 
@@ -156,8 +157,8 @@ class WithoutEffect:
 
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
-    """What was done to the columns of a table, and why the mirror does not have it yet; since: when
-    it was seen."""
+    """What was done to a table or its columns, and why the mirror does not have it; since: when it
+    was seen."""
 
     since: str
     change: str
@@ -241,6 +242,9 @@ class Records:
         unfollowed = self.unfollowed()
         if unfollowed.pop(table, None) is not None:
             self.write_unfollowed(unfollowed)
+        ignored = self.ignored()
+        if ignored.pop(table, None) is not None:
+            self.write_ignored(ignored)
         records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
         for path, noted in records.items():
             if noted.pop(table, None) is not None:
@@ -253,7 +257,7 @@ class Records:
     def forget_all(self) -> None:
         """Forget all tables."""
         tables = (STOPPED, TRUNCATED, APPEND_ONLY, KNOWN, LOADS, ATTACHED, WITHOUT_EFFECT)
-        for path in (*tables, UNFOLLOWED):
+        for path in (*tables, UNFOLLOWED, IGNORED):
             self.store.delete(f"{self.folder}/{path}")
 
     def loads(self) -> dict[str, bool] | None:
@@ -318,6 +322,15 @@ class Records:
     def write_unfollowed(self, tables: Mapping[str, Unfollowed]) -> None:
         found = {name: asdict(change) for name, change in tables.items()}
         self._write(UNFOLLOWED, {"tables": found})
+
+    def ignored(self) -> dict[str, Unfollowed]:
+        """By table name, until it is read again."""
+        found = self._read(IGNORED).get("tables", {})
+        return {name: Unfollowed(**facts) for name, facts in found.items()}
+
+    def write_ignored(self, tables: Mapping[str, Unfollowed]) -> None:
+        found = {name: asdict(change) for name, change in tables.items()}
+        self._write(IGNORED, {"tables": found})
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

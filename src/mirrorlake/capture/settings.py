@@ -34,9 +34,14 @@ class CaptureSettings:
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK  # what an append-only table does
-    stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes of columns that stop a table
-    ignores_columns: bool = False  # whether the tables lack columns that were added
+    stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes that stop a table
+    ignores: frozenset[SchemaChangeKind] = frozenset()  # changes that it does not follow
 
     @property
     def loads_all(self) -> bool:
         return self.load == ("*.*",) and self.load_joining
+
+    @property
+    def ignores_columns(self) -> bool:
+        """Whether the tables lack columns that were added."""
+        return SchemaChangeKind.COLUMN_ADDED in self.ignores

@@ -124,6 +124,21 @@ def holds_tables(location: StorageLocation) -> bool:
 
 
 Policy = Literal["evolve", "stop"]
+PolicyOrIgnore = Literal["evolve", "ignore", "stop"]
+
+_NEVER_IGNORED = {
+    SchemaChangeKind.COLUMN_RENAMED: "later values come under the new name, and the former column "
+    "would be NULL in later rows",
+    SchemaChangeKind.TYPE_WIDENED: "later values may not fit the column of the table",
+    SchemaChangeKind.TYPE_CHANGED: "later values may not fit the column of the table",
+    SchemaChangeKind.KEY_CHANGED: "the rows of later changes could not be found",
+    SchemaChangeKind.TABLE_RECREATED: "rows of two tables would be mixed",
+    SchemaChangeKind.TABLE_RENAMED: "with evolve it goes on under the name with which it was "
+    "loaded",
+    SchemaChangeKind.TABLE_DROPPED: "no change comes of the table any more; it stops and stays as "
+    "it is",
+}
+"""The schema changes that no table can go on without, and why."""
 
 
 class TableSection(Section):
@@ -145,17 +160,21 @@ class SchemaChangeSection(Section):
     """What a change of a table in the source does, per kind. drop: columns that are dropped in the
     source are dropped in the table too; rename: columns that are renamed in the source are renamed
     in the table, and not copied; widen: columns are widened by type widening, and files are not
-    rewritten. A string is a policy of all kinds."""
+    rewritten. A string is a policy of all kinds; of those that cannot be ignored, `ignore` is
+    `evolve`."""
 
-    column_added: Literal["evolve", "ignore", "stop"] = "evolve"
-    column_dropped: Policy = "evolve"
+    column_added: PolicyOrIgnore = "evolve"
+    column_dropped: PolicyOrIgnore = "evolve"
     column_renamed: Policy = "evolve"
     type_widened: Policy = "evolve"
     type_changed: Policy = "evolve"
     key_changed: Policy = "evolve"
     table_recreated: Policy = "evolve"
-    partition_changed: Policy = "evolve"
-    publication_changed: Policy = "evolve"
+    table_renamed: Policy = "evolve"
+    table_truncated: PolicyOrIgnore = "evolve"
+    table_dropped: Policy = "evolve"
+    partition_changed: PolicyOrIgnore = "evolve"
+    publication_changed: PolicyOrIgnore = "evolve"
     drop: bool = False
     rename: bool = False
     widen: bool = False
@@ -167,12 +186,28 @@ class SchemaChangeSection(Section):
             case "evolve":
                 return {}
             case "ignore":
-                return {SchemaChangeKind.COLUMN_ADDED: given}
+                return dict.fromkeys(set(SchemaChangeKind) - _NEVER_IGNORED.keys(), given)
             case "stop":
                 return dict.fromkeys(SchemaChangeKind, given)
             case str():
                 raise PydanticCustomError("policy", "This must be evolve, ignore, stop or a map")
+            case dict():
+                for kind, why in _NEVER_IGNORED.items():
+                    if given.get(kind) == "ignore":
+                        raise PydanticCustomError(
+                            "policy", f"{kind} can be evolve or stop, and not ignore: {why}"
+                        )
         return given
+
+    @property
+    def drops_columns(self) -> bool:
+        """Whether the table loses columns that are dropped in the source."""
+        return self.drop and self.column_dropped != "ignore"
+
+    @property
+    def ignores(self) -> frozenset[SchemaChangeKind]:
+        """The schema changes that a table does not follow."""
+        return frozenset(kind for kind in SchemaChangeKind if getattr(self, kind) == "ignore")
 
     @property
     def stops_at(self) -> frozenset[SchemaChangeKind]:
@@ -260,7 +295,7 @@ class ProjectFile(Section):
             metadata_columns=self._metadata_columns(path),
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
-            ignores_columns=self.mirror.schema_change.column_added == "ignore",
+            ignores=self.mirror.schema_change.ignores,
             uncaptured=self._uncaptured(path),
             parts_on_spark=self._parts_on_spark(path, source),
             load_beside=self._load_beside(path),
@@ -290,7 +325,7 @@ class ProjectFile(Section):
             subscription_warning=self.mirror.subscription_warning,
             stops_at=self.mirror.schema_change.stops_at,
             ignores_new_columns=self.mirror.schema_change.column_added == "ignore",
-            drops_columns=self.mirror.schema_change.drop,
+            drops_columns=self.mirror.schema_change.drops_columns,
             renames_columns=self.mirror.schema_change.rename,
             widens_types=self.mirror.schema_change.widen,
             options=TableSection().options(change_feed=self.mirror.change_feed),

@@ -55,6 +55,9 @@ class SchemaChangeKind(StrEnum):
     TYPE_CHANGED = "type_changed"
     KEY_CHANGED = "key_changed"
     TABLE_RECREATED = "table_recreated"
+    TABLE_RENAMED = "table_renamed"
+    TABLE_TRUNCATED = "table_truncated"
+    TABLE_DROPPED = "table_dropped"
     PARTITION_CHANGED = "partition_changed"
     PUBLICATION_CHANGED = "publication_changed"
 

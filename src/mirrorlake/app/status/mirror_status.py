@@ -139,7 +139,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
             records.unloaded(),
             records.without_effect(),
             backfills.due(jobs),
-            records.unfollowed(),
+            records.ignored() | records.unfollowed(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),

@@ -163,7 +163,8 @@ def tables_of(
     its tables; halted: the tables that are no longer captured, with the error of each; append_only:
     the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
     without_effect: the last changes of their schemas that change no row; due: the backfills without
-    which tables differ; unfollowed: the tables whose columns were altered since a row changed.
+    which tables differ; unfollowed: the tables whose columns were altered since a row changed, or
+    that differ by a change that the project ignores.
     """
     tables = []
     for scan in scans:

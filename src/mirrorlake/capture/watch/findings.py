@@ -16,8 +16,8 @@ log = structlog.get_logger()
 FINDING = "source_finding"
 
 READ_AGAIN = (
-    "Unless mirror.schema_change says stop, the table is read again by itself; `mirrorlake status` "
-    "shows how far it is."
+    "Unless mirror.schema_change says stop or ignore, the table is read again by itself; "
+    "`mirrorlake status` shows how far it is."
 )
 
 

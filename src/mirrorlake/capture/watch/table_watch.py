@@ -15,7 +15,9 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.watch import append_only, unpublished, without_effect
 from mirrorlake.capture.watch.findings import FINDING, Findings
+from mirrorlake.capture.watch.ignored import Ignored
 from mirrorlake.errors import SourceGap, TableAltered, TableError
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
@@ -27,7 +29,7 @@ from mirrorlake.sources.base import (
     Inclusion,
     Source,
 )
-from mirrorlake.sources.chunk import SchemaChange, TableDiffers
+from mirrorlake.sources.chunk import SchemaChange, TableDiffers, Truncation
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
@@ -56,25 +58,47 @@ class TableWatch:
         self._backfills, self._unloaded = backfills, unloaded
         self._streamed, self._stop = streamed, stop
         self._findings = Findings(records, clock)
+        self.ignored = Ignored(records, clock, settings.ignores)
 
     @property
     def awaits_log(self) -> bool:
         """Whether the log has more of what the last look has found than the stream has read."""
         return self._findings.awaits_log
 
-    def refusal(self, change: SchemaChange) -> TableError | None:
-        """Why a table cannot go on after its columns, or its key, have changed."""
+    def refusal(self, change: SchemaChange | Truncation) -> TableError | None:
+        """Why a table cannot go on after its columns, or its key, have changed, or it was emptied.
+        What is ignored is noted."""
         is_corrected = all(sink.is_corrected for sink in self._sinks)
+        if isinstance(change, Truncation):
+            return self._truncation_refusal(change.table.table)
         unsupported = "" if is_corrected else "the event files of a table have one key"
         return schema_policy.refusal(self._settings, change, unsupported)
 
+    def _truncation_refusal(self, table: TableId) -> TableError | None:
+        error = schema_policy.truncation_refusal(
+            self._settings, str(table), is_markable=self._is_markable
+        )
+        if error is None and SchemaChangeKind.TABLE_TRUNCATED in self._settings.ignores:
+            what = "the table was truncated in the source, and its rows stay"
+            self.ignored.note(table, TableAltered(what, table=str(table), hint=""))
+        return error
+
+    @property
+    def _is_markable(self) -> bool:
+        """Whether tables can go on that differ from their source."""
+        return not self._backfills.refused and all(sink.is_corrected for sink in self._sinks)
+
     def differs(self, part: TableDiffers) -> None:
-        """Backfill a table that differs, where that is configured and possible; else stop it."""
+        """Backfill a table that differs, where that is configured and possible; else stop it. Or
+        note it, where that is ignored."""
         if part.table not in {table.table for table in self._streamed()}:
             return
         # As it is now: it may have got a key just before.
         table = next((one for one in self._source.discover() if one.table == part.table), None)
         if table is None:
+            return
+        if part.kinds <= self._settings.ignores & schema_policy.MARKED and self._is_markable:
+            self.ignored.note(part.table, part.error)
             return
         is_retyped = part.kinds <= schema_policy.TYPES - self._settings.stops_at
         if is_retyped and not any(sink.is_corrected for sink in self._sinks):
@@ -91,7 +115,12 @@ class TableWatch:
     def look_at_tables(self, tables: Sequence[SourceTable]) -> None:
         """Stop tables that are selected otherwise; treat append-only tables that differ; note what
         changed without effect."""
-        for error in members.selected_otherwise(self._streamed(), tables):
+        self.ignored.look()
+        names = {table.table for table in self._streamed()}
+        for error in (
+            *members.selected_otherwise(self._streamed(), tables),
+            *schema_policy.renamed(self._settings, names, tables),
+        ):
             self._stop(TableId.parse(error.table), error)
         for part in without_effect.retexted(self._records, tables):
             self.differs(part)
@@ -134,7 +163,9 @@ class TableWatch:
         if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
             return list(unpublished.without_repair(found))
         again = unpublished.find(found, streamed, tables, self._settings)
-        tried = unpublished.include(self._source.objects, again, self._backfills.require)
+        is_ignored = SchemaChangeKind.PUBLICATION_CHANGED in self._settings.ignores
+        require = self.ignored.note if is_ignored else self._backfills.require
+        tried = unpublished.include(self._source.objects, again, require)
         held = {Inclusion.LOCKED, Inclusion.AWAITED}
         waiting = {table for table, outcome in tried.items() if outcome in held}
         self._backfills.hold(waiting)
