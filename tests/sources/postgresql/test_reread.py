@@ -84,6 +84,16 @@ def test_names_are_read_as_they_are_captured(captured: Captured) -> None:
     assert captured.source().reread(table, keys).to_pylist() == [event.row]
 
 
+def test_rows_are_found_by_keys_that_name_objects(captured: Captured) -> None:
+    captured.run("create domain kind as regtype", "create sequence things")
+    captured.begin("create table apples (k regclass, d kind, n int, primary key (k, d))")
+    insert = "insert into apples values ('things', 'int', 1), ('things', 'text', 2)"
+    (event, _other) = captured.changes(insert)
+    (table,) = captured.tables
+    keys = pa.Table.from_pylist([{"k": event.row["k"], "d": event.row["d"]}])
+    assert captured.source().reread(table, keys).to_pylist() == [event.row]
+
+
 def test_rows_are_found_by_keys_of_several_columns(captured: Captured) -> None:
     captured.begin("create table apples (a int, b text, n int, primary key (a, b))")
     captured.run("insert into apples values (1, 'x', 10), (1, 'y', 20), (2, 'x', 30)")

@@ -20,7 +20,17 @@ from mirrorlake.model.change import Marker
 from mirrorlake.sources.base import ChangeStream
 from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.postgresql.replication import stream as module
-from tests.conformance.scene import TRUNCATE, Event, Reader, differing, events, faults, streaming
+from tests.conformance.scene import (
+    TRUNCATE,
+    Event,
+    Reader,
+    differing,
+    events,
+    faults,
+    reached,
+    streaming,
+    until,
+)
 from tests.profiles import tries
 from tests.sources.postgresql.captured import BEGINNING, Captured
 
@@ -231,6 +241,34 @@ def test_what_a_server_cannot_stream_comes_without_streaming(any_captured: Captu
     assert found == events(read(captured, in_progress=False))
     (told,) = [line for line in logs if line["event"] == module.STREAMING_OFF]
     assert told["reason"].startswith("ERROR")
+
+
+def test_what_came_before_a_stream_has_ended_is_acknowledged(any_captured: Captured) -> None:
+    """The server fails behind changes that are read together with the end of the stream."""
+    captured = any_captured
+    captured.begin(APPLES.replace("note text", "note text, v int"))
+    stream_early(captured)
+    source = captured.source(streaming=True)
+    retype = "alter table apples alter column v type {}"
+    with streaming(source, captured.tables, BEGINNING) as reader:
+        captured.run(
+            "insert into apples values (0)",
+            f"""begin; {MANY.format(1, 1_500)}; savepoint one; {retype.format("bigint")};
+            {MANY.format(1_501, 3_000)}; rollback to one; {MANY.format(3_001, 4_500)};
+            {retype.format("smallint")}; {MANY.format(4_501, 6_000)}; commit""",
+        )
+        target = source.current()
+
+        def has_come() -> bool:
+            chunk = reader.stream.read(0.2)
+            points = reached(chunk) if chunk else []
+            reader.chunks += [chunk] if chunk else []
+            for point in points:
+                reader.stream.acknowledge(point)
+            return any(point.covers(target) for point in points)
+
+        until(has_come)
+    assert ids(events(reader.chunks)) == [0, *range(1, 1_501), *range(3_001, 6_001)]
 
 
 SESSIONS = 3

@@ -73,6 +73,28 @@ def _are_builtin(connection: Connection, relation: sql.Composable, columns: Sequ
     return all(described.ftype(index) < FIRST_OF_APPLICATIONS for index in range(len(columns)))
 
 
+_COMPARED_AS_OID = {
+    24: "regproc",
+    2202: "regprocedure",
+    2203: "regoper",
+    2204: "regoperator",
+    2205: "regclass",
+    2206: "regtype",
+    3734: "regconfig",
+    3769: "regdictionary",
+    4089: "regnamespace",
+    4096: "regrole",
+    4191: "regcollation",
+}
+"""Types, by oid, that have no comparison of their own: a text beside one is read as a number."""
+
+
+def _parameter(table: SourceTable, column: str) -> sql.SQL:
+    """Where a value is compared with the column."""
+    name = _COMPARED_AS_OID.get(table.source_types[column].text)
+    return sql.SQL(f"%s::pg_catalog.{name}" if name else "%s")
+
+
 def _read(
     connection: Connection,
     table: SourceTable,
@@ -83,7 +105,8 @@ def _read(
 ) -> list[pa.RecordBatch]:
     """The rows with these keys."""
     names = [sql.Identifier(name) for name in key]
-    row = sql.SQL("({})").format(sql.SQL(", ").join([sql.Placeholder()] * len(names)))
+    parameters = [_parameter(table, name) for name in key]
+    row = sql.SQL("({})").format(sql.SQL(", ").join(parameters))
     query = sql.SQL("copy (select {} from {} where ({}) in ({})) to stdout with (format binary)")
     is_array = [table.source_types[name].form is Form.ARRAY for name in key]
     values = [

@@ -250,7 +250,10 @@ class PostgresStream:
             self._answer()
 
     def _answer(self) -> None:
-        """Report to the server what is durable, and request its position."""
+        """Report to the server what is durable, and request its position. A stream that has ended
+        takes no more answers; what came of it before is still read."""
+        if self._has_ended:
+            return
         durable, waiting = self._durable, self._in_progress
         safe = waiting.acknowledgeable(durable, self._sent) if waiting else durable
         self._acknowledged = max(self._acknowledged, safe)
