@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
@@ -12,6 +15,18 @@ from tests.conftest import Database, database_on
 
 SERVERS = ("mended14", "postgres15", "postgres16", "mended17")
 OLDER = [pytest.param(name, marks=pytest.mark.long) for name in SERVERS]
+ALL = ("postgres18", *SERVERS)
+
+
+def in_turn(*values: Sequence[Any]) -> list[ParameterSet]:
+    """The values of parameters behind `source_database`, each with each: each combination on one
+    version, all in turn, and in the long run on every one."""
+    found = []
+    for number, row in enumerate(itertools.product(*values)):
+        for at, server in enumerate(ALL):
+            marks = () if number % len(ALL) == at else pytest.mark.long
+            found.append(pytest.param(server, *row, marks=marks))
+    return found
 
 
 @pytest.fixture(params=["postgres18", *OLDER])
