@@ -15,6 +15,7 @@ from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.sources.postgresql.recognition import table_message
 from mirrorlake.storage.local import LocalStore
+from tests.app.conftest import in_turn
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conformance.scene import until
 from tests.conftest import Database
@@ -60,8 +61,8 @@ LIVES = {
 
 
 @pytest.fixture
-def pears(database: Database, store: LocalStore) -> EvolvingDatabase:
-    evolving = EvolvingDatabase(database, store)
+def pears(source_database: Database, store: LocalStore) -> EvolvingDatabase:
+    evolving = EvolvingDatabase(source_database, store)
     evolving.begin(*TABLES)
     return evolving
 
@@ -97,8 +98,11 @@ def check_later(evolving: EvolvingDatabase) -> None:
     evolving.check("pears")
 
 
-@pytest.mark.parametrize("name", LIVES)
-@pytest.mark.parametrize("with_row", [True, False])
+@pytest.mark.parametrize(
+    ("source_database", "name", "with_row"),
+    in_turn([*LIVES], [True, False]),
+    indirect=["source_database"],
+)
 def test_a_table_that_gets_a_key_back_is_read_again(
     pears: EvolvingDatabase, name: str, *, with_row: bool
 ) -> None:
@@ -112,8 +116,11 @@ def test_a_table_that_gets_a_key_back_is_read_again(
     check_later(pears)
 
 
-@pytest.mark.parametrize("name", ["the same key", "whole rows, and a unique index"])
-@pytest.mark.parametrize("with_row", [True, False])
+@pytest.mark.parametrize(
+    ("source_database", "name", "with_row"),
+    in_turn(["the same key", "whole rows, and a unique index"], [True, False]),
+    indirect=["source_database"],
+)
 def test_a_running_capture_reads_it_again(
     pears: EvolvingDatabase, name: str, *, with_row: bool
 ) -> None:
@@ -130,14 +137,20 @@ def test_a_running_capture_reads_it_again(
 
 
 @pytest.mark.parametrize(
-    "point",
-    [
-        CrashPoint.CHANGES_STAGED,
-        CrashPoint.CHANGES_PUBLISHED,
-        CrashPoint.CUT_WRITTEN,
-        CrashPoint.BACKFILL_REQUIRED,
-        CrashPoint.BACKFILL_PUBLISHED,
-    ],
+    ("source_database", "point"),
+    in_turn(
+        [
+            CrashPoint.CHANGES_STAGED,
+            CrashPoint.CHANGES_PUBLISHED,
+            CrashPoint.CUT_WRITTEN,
+            CrashPoint.BACKFILL_REQUIRED,
+            CrashPoint.BACKFILL_PUBLISHED,
+            CrashPoint.PUBLICATION_LEFT,
+            CrashPoint.PUBLICATION_MOVED,
+            CrashPoint.MESSAGE_WRITTEN,
+        ]
+    ),
+    indirect=["source_database"],
 )
 def test_it_is_read_again_after_a_crash(pears: EvolvingDatabase, point: CrashPoint) -> None:
     captured(pears, DROPPED)

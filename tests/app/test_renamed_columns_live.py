@@ -8,6 +8,7 @@ import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
+from tests.app.conftest import in_turn
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.app.test_schema_changes_live import (
     AFTER,
@@ -19,14 +20,13 @@ from tests.app.test_schema_changes_live import (
     EXCHANGED,
 )
 from tests.conftest import Database
-from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def renaming(database: Database, store: LocalStore) -> EvolvingDatabase:
-    evolving = EvolvingDatabase(database, store, renames=True)
+def renaming(source_database: Database, store: LocalStore) -> EvolvingDatabase:
+    evolving = EvolvingDatabase(source_database, store, renames=True)
     evolving.begin(*APPLES)
     return evolving
 
@@ -34,10 +34,8 @@ def renaming(database: Database, store: LocalStore) -> EvolvingDatabase:
 KEY = ("alter table apples rename id to code", "update apples set code = code + 50 where code = 2")
 AGAIN = "alter table apples rename note to remark; alter table apples add column note int default 7"
 RENAMES: dict[str, Sequence[str]] = {
-    "renamed": ["alter table apples rename note to remark"],
-    "exchanged": [EXCHANGE],
     "key": KEY,
-    "name used again": [AGAIN],
+    "name used again at once": [AGAIN],
     "type": [
         "alter table apples rename size to width; alter table apples alter width type text",
         "insert into apples (id, width) values (40, 'wide')",
@@ -46,12 +44,16 @@ RENAMES: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("each", [True, False])
-@pytest.mark.parametrize("statements", [*some(CHANGES.values(), 4), *RENAMES.values()])
+@pytest.mark.parametrize(
+    ("source_database", "name", "each"),
+    in_turn([*CHANGES, *RENAMES], [True, False]),
+    indirect=["source_database"],
+)
 def test_a_table_is_equal_after_its_columns_were_renamed(
-    renaming: EvolvingDatabase, statements: Sequence[str], *, each: bool
+    renaming: EvolvingDatabase, name: str, *, each: bool
 ) -> None:
-    key = "code" if statements is KEY else "id"
+    statements = {**CHANGES, **RENAMES}[name]
+    key = "code" if name == "key" else "id"
     after = AFTER.replace("id", key)
     renaming.live([BEFORE, *statements, after], each=each, beside=[COUNT])
     renaming.check("apples")
@@ -75,17 +77,23 @@ def test_no_row_is_rewritten_and_the_feed_has_none(renaming: EvolvingDatabase) -
     assert len(feed) == 2
 
 
+POINTS = (
+    CrashPoint.COLUMNS_RENAMED,
+    CrashPoint.PROPERTIES_SET,
+    CrashPoint.COMMIT_BEGUN,
+    CrashPoint.COLUMNS_ADDED,
+    CrashPoint.COLUMNS_ALTERED,
+)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("point", "times"),
-    [
-        *((CrashPoint.COLUMNS_RENAMED, n) for n in (1, 2)),
-        *((p, 1) for p in (CrashPoint.PROPERTIES_SET, CrashPoint.COMMIT_BEGUN)),
-        *((p, 1) for p in (CrashPoint.COLUMNS_ADDED, CrashPoint.COLUMNS_ALTERED)),
-    ],
+    ("source_database", "death"),
+    in_turn([(CrashPoint.COLUMNS_RENAMED, 2), *((point, 1) for point in POINTS)]),
+    indirect=["source_database"],
 )
 def test_columns_are_renamed_once_when_apply_dies(
-    renaming: EvolvingDatabase, point: CrashPoint, times: int
+    renaming: EvolvingDatabase, death: tuple[CrashPoint, int]
 ) -> None:
     renaming.run(*EXCHANGED, AGAIN, EXCHANGE.replace("weight", "mass"))
     renaming.run(
@@ -93,7 +101,7 @@ def test_columns_are_renamed_once_when_apply_dies(
     )
     renaming.run("alter table apples rename id to code", "delete from apples where code = 1")
     renaming.capture()
-    assert renaming.apply(Dying(point, times))
+    assert renaming.apply(Dying(*death))
     assert not renaming.apply()
     renaming.check("apples")
 
@@ -111,9 +119,9 @@ def test_names_are_exchanged_once_when_apply_dies(
 
 @pytest.mark.full
 def test_a_mirror_of_whole_rows_finds_them_by_the_new_names(
-    database: Database, store: LocalStore
+    source_database: Database, store: LocalStore
 ) -> None:
-    evolving = EvolvingDatabase(database, store, renames=True)
+    evolving = EvolvingDatabase(source_database, store, renames=True)
     evolving.begin(
         "create table apples (id int, size int, note text)",
         "alter table apples replica identity full",
@@ -138,9 +146,9 @@ def test_a_mirror_of_whole_rows_finds_them_by_the_new_names(
 @pytest.mark.full
 @pytest.mark.parametrize("renames", [True, False])
 def test_values_stay_where_a_name_changes_its_case_alone(
-    database: Database, store: LocalStore, *, renames: bool
+    source_database: Database, store: LocalStore, *, renames: bool
 ) -> None:
-    evolving = EvolvingDatabase(database, store, renames=renames)
+    evolving = EvolvingDatabase(source_database, store, renames=renames)
     evolving.begin(
         "create table apples (id int, note text)",
         "alter table apples replica identity full",

@@ -11,6 +11,7 @@ import pytest
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
+from tests.app.conftest import in_turn
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
 from tests.doubles.memory_store import Crash
@@ -220,15 +221,17 @@ def test_columns_are_altered_once_when_apply_dies(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("statements", some(CHANGES.values(), 4), ids=CHANGES)
+@pytest.mark.parametrize(
+    ("source_database", "name"), in_turn([*CHANGES]), indirect=["source_database"]
+)
 def test_columns_that_are_dropped_in_the_source_are_dropped_in_the_table(
-    database: Database, store: LocalStore, statements: Sequence[str]
+    evolving: EvolvingDatabase, name: str
 ) -> None:
-    evolving = EvolvingDatabase(database, store, drops=True)
+    evolving.drops = True
     evolving.begin(*APPLES)
-    evolving.live([BEFORE, *statements, AFTER], each=True, beside=[COUNT])
+    evolving.live([BEFORE, *CHANGES[name], AFTER], each=True, beside=[COUNT])
     evolving.check("apples")
-    with psycopg.connect(database.url) as connection:
+    with psycopg.connect(evolving.database.url) as connection:
         described = connection.execute("select * from apples").description or ()
     assert set(evolving.columns("apples")) == {column.name for column in described}
 
@@ -243,11 +246,13 @@ DROPPED = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("point", [*some(APPLYING, 2), CrashPoint.PROPERTIES_SET])
-def test_a_column_is_dropped_after_a_crash(
-    database: Database, store: LocalStore, point: CrashPoint
-) -> None:
-    evolving = EvolvingDatabase(database, store, drops=True)
+@pytest.mark.parametrize(
+    ("source_database", "point"),
+    in_turn([*APPLYING, CrashPoint.PROPERTIES_SET]),
+    indirect=["source_database"],
+)
+def test_a_column_is_dropped_after_a_crash(evolving: EvolvingDatabase, point: CrashPoint) -> None:
+    evolving.drops = True
     evolving.begin(*APPLES)
     evolving.run(*DROPPED)
     evolving.capture()

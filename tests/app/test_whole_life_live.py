@@ -3,6 +3,7 @@ its slot, and goes on with a standby that takes over."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -13,6 +14,7 @@ from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
+from tests.app.conftest import SERVERS
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conformance.scene import until
 from tests.conftest import Database
@@ -97,11 +99,7 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
     with pair(18, settings) as (first, second), psycopg.connect(first.url, autocommit=True) as sql:
         evolving = EvolvingDatabase(Database(first.url, first, sql, "life"), store)
         name = _live_through_every_change(evolving, rows, in_place=in_place)
-        _lose_slot(evolving, f"delete from {name} where id > 3000; insert into pears values (2)")
-        evolving.run(f"insert into {name} (id, a, b) values (9999, 9, 9)", "delete from pears")
-        evolving.capture()
-        evolving.apply()
-        _check(evolving, name)
+        _live_on_without_slot(evolving, name)
         with _taken_over(evolving, first, second, f"update {name} set b = 3 where id = 9999"):
             evolving.run(
                 f"alter table {name} add late int default 4",
@@ -111,6 +109,23 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
             evolving.capture()
             evolving.apply()
             _check(evolving, name)
+
+
+WAYS = [*itertools.product(["in others", "in the same transaction"], [True, False])]
+LIVES = [
+    pytest.param(server, *way, marks=() if number == at else pytest.mark.long)
+    for at, server in enumerate(SERVERS)
+    for number, way in enumerate(WAYS)
+]
+
+
+@pytest.mark.parametrize(
+    ("source_database", "rows", "in_place"), LIVES, indirect=["source_database"]
+)
+def test_a_mirror_of_an_older_server_does_so_too(
+    evolving: EvolvingDatabase, rows: str, *, in_place: bool
+) -> None:
+    _live_on_without_slot(evolving, _live_through_every_change(evolving, rows, in_place=in_place))
 
 
 def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_place: bool) -> str:
@@ -140,6 +155,15 @@ def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_plac
     assert died == {*CRASHES, *APPLYING}
     evolving.run("insert into parts values (9, 25)", "insert into plums (id) values (8)")
     return name
+
+
+def _live_on_without_slot(evolving: EvolvingDatabase, name: str) -> None:
+    """name: what `apples` is called."""
+    _lose_slot(evolving, f"delete from {name} where id > 3000; insert into pears values (2)")
+    evolving.run(f"insert into {name} (id, a, b) values (9999, 9, 9)", "delete from pears")
+    evolving.capture()
+    evolving.apply()
+    _check(evolving, name)
 
 
 def _check(evolving: EvolvingDatabase, apples: str) -> None:
