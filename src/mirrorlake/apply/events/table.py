@@ -26,6 +26,7 @@ from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.rebuild import StateRebuild, TableRows
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles
+from mirrorlake.apply.events.remembered.namesakes import namesake
 from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
 from mirrorlake.apply.events.remembered.stored_changes import EVERY_CHANGE
 from mirrorlake.apply.events.remembered.truncating import truncated
@@ -103,6 +104,8 @@ class EventTable:
         """Compute and write what events change, in any process, for `commit_prepared` in the one
         that may write. Raises as `apply` does."""
         loaded = self._read()
+        if not loaded.snapshot.exists:
+            self._check_only(events[0].name, self._settings.rule(events[0].source))
         with self._lost_files(), self._folder.open():
             return self._writer.prepare(loaded, events)
 
@@ -142,6 +145,8 @@ class EventTable:
 
     def _commit_batch(self, batch: PreparedBatch) -> EventTableReport | None:
         """None when another writer committed first."""
+        if not batch.version:
+            self._check_only(batch.state.name, batch.state.rule)
         state = self._folder.record(batch.state)
         self._reached(CrashPoint.KEYS_WRITTEN)
         actions = [*batch.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
@@ -327,6 +332,18 @@ class EventTable:
                     hint="Set source.dataset_prefix or source.dataset, with another root.",
                 )
 
+    def _check_only(self, name: str, rule: str) -> None:
+        """Refuse a new table beside one whose events name the same object with a schema, or without
+        one: it would be divided between them."""
+        other = namesake(self._store, self._settings, self.table, name, rule)
+        if other:
+            raise self._error(
+                f"its events are of {name}, and those of {other} are in a table: one of the two "
+                "names no schema, and may be the same",
+                "Write the schema, database or domain into the events that name none, or move "
+                "their files out of the folder. Then run `mirrorlake reset` for both.",
+            )
+
     def _check_table(self, snapshot: TableSnapshot) -> None:
         if OF_EVENTS not in snapshot.properties or not snapshot.transactions.get(APPLICATION):
             raise self._error(
@@ -368,6 +385,8 @@ class EventTable:
         is_truncated: bool = False,
     ) -> EventTableReport | None:
         """None when another writer committed first. is_truncated: as for `BatchWriter.prepare`."""
+        if not loaded.snapshot.exists:
+            self._check_only(events[0].name, self._settings.rule(events[0].source))
         found = self._writer.prepare(loaded, events, is_truncated=is_truncated)
         if isinstance(found, EventTableReport):
             return found
