@@ -190,6 +190,9 @@ def test_a_range_of_the_key_is_compared(live: Live) -> None:
     assert (equal.found.source, equal.found.mirrored, equal.ranges) == (89, 89, 2)
     (found,) = live.verify("public.orders", keys=("40", "130")).values()
     assert (found.found.missing, found.found.extra, found.found.different) == (0, 1, 1)
+    (reversed_,) = live.verify("public.orders", keys=("130", "40")).values()
+    assert "the end is before the start" in reversed_.unverified
+    assert not reversed_.is_equal
     with pytest.raises(UsageError, match="a range of keys needs one table"):
         Mirror(live.project).verify(where_key=("1", "2"))
     (log,) = live.verify("public.log", keys=("1", "2")).values()

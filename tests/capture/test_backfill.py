@@ -343,6 +343,7 @@ def test_a_backfill_that_is_stopped_begins_anew_when_it_is_asked_for_again(
         ("shop.log", ("1", "2"), BackfillJobState.UNSUPPORTED, "only all of the table"),
         ("shop.gone", None, BackfillJobState.FAILED, "not captured"),
         ("shop.orders", ("a", "b"), BackfillJobState.UNSUPPORTED, "a bound is no value"),
+        ("shop.orders", ("20", "3"), BackfillJobState.UNSUPPORTED, "the end is before the start"),
     ],
 )
 def test_what_cannot_be_backfilled_says_why(
@@ -486,6 +487,25 @@ def test_a_text_that_is_no_value_is_refused(text: str) -> None:
     assert requested_range(table, None) == KeyRange()
     with pytest.raises(CannotBackfill):
         requested_range(table, (text, "2"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        (LONG, "20", "3"),
+        (types.decimal(5, 2), "10", "9.99"),
+        (types.DATE, "2026-02-03", "2025-12-31"),
+        (types.TIMESTAMP, "2026-02-03T04:00:00", "2026-02-03T04:00:00+01:00"),
+        (types.BINARY, "ff", "00ff"),
+        (types.BOOLEAN, "true", "false"),
+        (STRING, "a", "B"),  # by bytes
+    ],
+)
+def test_bounds_are_given_in_the_order_of_the_key(kind: DataType, low: str, high: str) -> None:
+    table = SourceTable(TableId("", "t"), Schema.of([Column("k", kind)]), ("k",), "1")
+    assert requested_range(table, (high, low)).is_closed
+    with pytest.raises(CannotBackfill, match=r"the end is before the start .*: swap the bounds"):
+        requested_range(table, (low, high))
 
 
 def test_a_process_that_has_lost_its_lease_writes_no_job() -> None:

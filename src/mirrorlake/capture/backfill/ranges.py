@@ -54,7 +54,8 @@ def _asked(table: SourceTable, request: BackfillRequest) -> KeyRange:
 def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRange:
     """The requested range of keys: of the first key column, both ends with it.
 
-    Raises CannotBackfill for a text that is no value of the column, and for a table without ranges.
+    Raises CannotBackfill for a text that is no value of the column, for an end before the start in
+    the order of `KeyRange`, and for a table without ranges.
     """
     if keys is None:
         return KeyRange()
@@ -66,12 +67,18 @@ def requested_range(table: SourceTable, keys: tuple[str, str] | None) -> KeyRang
         )
     name = table.key[0]
     low, high = (_value(table, name, text) for text in keys)
+    if not KeyRange(low, is_closed=True).contains(high).all():
+        raise CannotBackfill(
+            f"the end is before the start in the order of the key column {name}, which is a "
+            f"{_type_there(table, name)}: swap the bounds",
+            table=str(table.table),
+            column=name,
+        )
     return KeyRange(low, high, is_closed=True)
 
 
 def _value(table: SourceTable, name: str, text: str) -> pa.Table:
-    column = table.schema[name]
-    kind, there = arrow_type(column.type), str(table.source_types.get(name, column.type))
+    kind, there = arrow_type(table.schema[name].type), _type_there(table, name)
     try:
         if _is_uuid(there):
             value = pa.array([str(UUID(text))], kind)  # as the rows have it
@@ -88,6 +95,10 @@ def _value(table: SourceTable, name: str, text: str) -> pa.Table:
             column=name,
         ) from error
     return pa.table([value], names=[name])
+
+
+def _type_there(table: SourceTable, name: str) -> str:
+    return str(table.source_types.get(name, table.schema[name].type))
 
 
 def _is_uuid(there: str) -> bool:
