@@ -35,11 +35,12 @@ logs.
 from __future__ import annotations
 
 import copyreg
+import difflib
 import errno
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -318,6 +319,31 @@ def printable(fact: object) -> str:
     """A name from outside, quoted if it contains control characters or line breaks."""
     text = str(fact)
     return text if text.isprintable() else repr(text)
+
+
+MOST_TABLES = 10
+"""Tables that a hint names."""
+_ALIKE = 0.6
+
+
+def tables_like(asked: str, known: Iterable[object], none: str = "none") -> str:
+    """The hint of an error for a table that there is not: the tables that there are, those first
+    whose names are like the one that was asked for, and at most ten. none: said for no table."""
+    matcher = difflib.SequenceMatcher(b=asked.casefold())
+
+    def likeness(name: str) -> float:
+        matcher.set_seq1(name)
+        return matcher.ratio()
+
+    def rank(name: str) -> tuple[float, str]:
+        folded = name.casefold()
+        nearest = max(likeness(folded), likeness(folded.rpartition(".")[2]))
+        return (-nearest if nearest >= _ALIKE else 0.0), name
+
+    names = sorted({printable(name) for name in known}, key=rank)
+    more = len(names) - MOST_TABLES
+    said = ", ".join(names[:MOST_TABLES]) or none
+    return f"The tables are: {said}{f', and {more:,} more' if more > 0 else ''}."
 
 
 class MissingFile(TableError):

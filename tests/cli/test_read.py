@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlake.errors import tables_like
 from tests.cli.conftest import Run
 
 ROWS = pa.table({"id": [1, 2], "note": ['a "quoted", text', None]})
@@ -69,6 +70,46 @@ def test_wrong_use_is_refused(run: Run, tmp_path: Path) -> None:
     assert done.code == 2
     assert "The tables are: people, sales.odd name, sales.orders." in done.error
     assert [path.name for path in tmp_path.iterdir()] == ["shop"]
+
+
+@pytest.mark.parametrize("query", ["", "  ", "/* nothing */", "-- nothing", ";"])
+def test_a_query_without_a_statement_is_refused(run: Run, query: str) -> None:
+    done = run("sql", "--root", "shop", "--", query)
+    assert (done.code, done.out) == (2, "")
+    assert "the query contains no statement" in done.error
+
+
+def test_a_query_that_is_not_utf_8_is_refused(run: Run) -> None:
+    done = run("sql", "select '\udcff'", "--root", "shop")
+    assert (done.code, "the query is not UTF-8" in done.error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("select * from order", "The dialect is that of DuckDB."),
+        ("select * from ordrs", "The tables are: sales.orders, people, sales.odd name."),
+        ('select * from "Sales.Oders"', "The tables are: sales.orders, "),
+        ("select * from gone.people", "The tables are: people, sales.odd name, sales.orders."),
+        ("select * from feed('sale.orders')", "The tables are: sales.orders, "),
+        ("select idd from people", 'Near to it are: "id"'),
+        ("select nofunction(1)", "The dialect is that of DuckDB."),
+    ],
+)
+def test_the_tables_are_named_where_one_is_not_known(run: Run, query: str, hint: str) -> None:
+    done = run("sql", query, "--root", "shop")
+    assert (done.code, done.out) == (2, "")
+    assert hint in done.error
+    assert ("The tables are" in done.error) == ("The tables are" in hint)
+
+
+def test_at_most_ten_tables_are_named_those_of_like_names_first() -> None:
+    names = [f"public.t{number:04}" for number in range(2_000)]
+    said = tables_like("Public.Oders", [*names, "shop.orders", "public.orders"])
+    first = "The tables are: public.orders, shop.orders, public.t0000, "
+    assert said.startswith(first)
+    assert said.endswith("public.t0007, and 1,992 more.")
+    assert tables_like("orders", [], "none yet") == "The tables are: none yet."
 
 
 def test_values_in_json_are_those_of_a_feed(run: Run) -> None:

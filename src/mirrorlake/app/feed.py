@@ -11,7 +11,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.tables import delta_tables
-from mirrorlake.errors import UsageError
+from mirrorlake.errors import UsageError, tables_like
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest
 from mirrorlake.feed.reader import Feed
 from mirrorlake.model.table import TableId
@@ -96,5 +96,5 @@ def table_named(project: Project, table: str) -> tuple[str, ObjectOptions | None
     raise UsageError(
         f"there is no table {table}",
         where=project.name,
-        hint=f"The tables are: {', '.join(known) or 'none yet'}.",
+        hint=tables_like(table, known, "none yet"),
     )

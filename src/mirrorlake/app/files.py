@@ -15,7 +15,7 @@ from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.config import Project
 from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.errors import ForeignTable, UsageError
+from mirrorlake.errors import ForeignTable, UsageError, tables_like
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
@@ -102,7 +102,7 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
         raise UsageError(
             f"there is no table {table}",
             where="files",
-            hint=f"The tables are: {', '.join(sorted(scans)) or 'none'}.",
+            hint=tables_like(table, scans),
         )
     return scans[table]
 

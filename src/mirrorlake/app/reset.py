@@ -15,7 +15,7 @@ from mirrorlake.capture.events import state
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
-from mirrorlake.errors import TableError, UsageError, printable
+from mirrorlake.errors import TableError, UsageError, printable, tables_like
 from mirrorlake.landing import layout
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
@@ -141,7 +141,7 @@ def chosen_of(known: Collection[str], tables: Sequence[str] | None) -> list[str]
             raise UsageError(
                 f"there is no table {name}",
                 where="reset",
-                hint=f"The tables are: {', '.join(sorted(known)) or 'none'}.",
+                hint=tables_like(name, known),
             )
     return wanted
 

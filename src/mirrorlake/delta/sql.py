@@ -26,7 +26,7 @@ from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.quoting import quoted
 from mirrorlake.delta.schema import UnknownColumnType
 from mirrorlake.delta.table_view import UnverifiedFiles, create_view
-from mirrorlake.errors import ForeignTable, UsageError
+from mirrorlake.errors import ForeignTable, UsageError, tables_like
 from mirrorlake.root import true_name
 
 _UNREADABLE = (
@@ -41,6 +41,7 @@ _TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(:?)')
 """A text in JSON, and a colon if it is the name of a member."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 """The name of a column that a plan contains as it is, in one piece."""
+_NO_TABLE = re.compile(r'Table with name (?:"(?P<quoted>[^"]*)"|(?P<plain>\S+)) does not exist')
 _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
@@ -153,16 +154,20 @@ def run(
     for name, rows in more.items():
         views.connection.register(name, rows)
     try:
+        if not views.connection.extract_statements(query):
+            raise UsageError(
+                "the query contains no statement",
+                where="the query",
+                hint="`show tables` lists the tables, and `select * from TABLE` reads one.",
+            )
         if verify:
             views.verify()
         return views.connection.sql(query)
     except duckdb.Error as error:
-        names = [_named(schema, name) for schema, name, _ in tables(root)]
-        known = ", ".join(names) if names else "none yet"
         raise UsageError(
             "; ".join([_first_line(error), *views.missing]),
             where="the query",
-            hint=f"The tables are: {known}.",
+            hint=_hint(root, str(error)),
         ) from error
 
 
@@ -245,6 +250,15 @@ def _damaged(view: _View, what: str) -> ForeignTable:
         table=view.table,
         hint=f"Restore the file, or run `mirrorlake reset {view.table}` to rebuild the table.",
     )
+
+
+def _hint(root: Path, said: str) -> str:
+    """What to write instead of a query with this error of DuckDB."""
+    if unknown := _NO_TABLE.search(said):
+        known = (_named(schema, name) for schema, name, _ in tables(root))
+        return tables_like(unknown["quoted"] or unknown["plain"], known, "none yet")
+    _, _, near = said.partition("\nCandidate bindings: ")
+    return f"Near to it are: {near.splitlines()[0]}." if near else "The dialect is that of DuckDB."
 
 
 def _first_line(error: Exception) -> str:

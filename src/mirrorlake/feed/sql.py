@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from mirrorlake.delta import sql
-from mirrorlake.errors import FeedError, UsageError
+from mirrorlake.errors import FeedError, UsageError, tables_like
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest, end_named, start_named
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.reasons import FeedReason
@@ -39,7 +40,14 @@ def run(
     each feed. verify: verify the page checksums of tables before; those of feeds always are. Raises
     UsageError, FeedError, and ForeignTable for a damaged file of a table.
     """
-    text, tables = query.encode(), {}
+    try:
+        text, tables = query.encode(), {}
+    except UnicodeEncodeError:  # bytes of the command line that Python could not decode
+        raise UsageError(
+            "the query is not UTF-8",
+            where="the query",
+            hint="Write texts of other bytes as a blob: '\\xFF'::blob.",
+        ) from None
     for number, call in enumerate(reversed(list(_calls(text)))):
         name = f"__feed_{number}"
         tables[name] = _read(root, call, tell)
@@ -58,10 +66,7 @@ class _Call:
 
 def _calls(text: bytes) -> Iterator[_Call]:
     offsets = [offset for offset, _kind in duckdb.tokenize(text.decode())]
-    tokens = [
-        _token(text[offset:end].decode())
-        for offset, end in zip(offsets, [*offsets[1:], len(text)], strict=True)
-    ]
+    tokens = [_token(text[offset:end].decode()) for offset, end in pairwise([*offsets, len(text)])]
     for index, token in enumerate(tokens[:-1]):
         is_name = token.casefold() == NAME and (index == 0 or tokens[index - 1] != ".")
         if is_name and tokens[index + 1] == "(":
@@ -139,7 +144,7 @@ def _path(root: Path, table: str) -> Path:
     raise UsageError(
         f"there is no table {table}",
         where="the query",
-        hint=f"The tables are: {', '.join(known) or 'none yet'}.",
+        hint=tables_like(table, known, "none yet"),
     )
 
 

@@ -21,7 +21,7 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.workspace import open_workspace
-from mirrorlake.errors import NotReached, UsageError
+from mirrorlake.errors import NotReached, UsageError, tables_like
 from mirrorlake.feed.bounds import parse_position
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
@@ -238,7 +238,7 @@ class _MirroredZone:
             raise UsageError(
                 f"there is no table {unknown[0]}",
                 where="wait",
-                hint=f"The tables are: {', '.join(sorted(known)) or 'none yet'}.",
+                hint=tables_like(unknown[0], known, "none yet"),
             )
         return sorted(tables or known) or ["any table"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.delta.tables import delta_tables
-from mirrorlake.errors import FeedError, UsageError
+from mirrorlake.errors import FeedError, UsageError, tables_like
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
 from mirrorlake.root import TABLES, true_name
@@ -82,7 +82,7 @@ def feed_views(
         raise UsageError(
             f"there is no table {unknown[0]}",
             where=project.name,
-            hint=f"The tables are: {', '.join(sorted(names)) or 'none yet'}.",
+            hint=tables_like(unknown[0], names, "none yet"),
         )
     found = []
     for name in sorted(tables or names):

@@ -18,7 +18,7 @@ from mirrorlake.apply.events.remembered.state import created
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.config import Project
-from mirrorlake.errors import OperatorError, TableError, UsageError
+from mirrorlake.errors import OperatorError, TableError, UsageError, tables_like
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
@@ -138,7 +138,7 @@ def plan_event_repair(project: Project, tables: Sequence[str]) -> EventRepair:
             raise UsageError(
                 f"there is no table {table}",
                 where="repair",
-                hint=f"The tables are: {', '.join(map(str, _known(store))) or 'none'}.",
+                hint=tables_like(str(table), _known(store)),
             )
     damaged = {table: why for table, why in found.items() if why or tables}
     return EventRepair(project, damaged, left)

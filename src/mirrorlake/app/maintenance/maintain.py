@@ -19,7 +19,7 @@ from mirrorlake.app.maintenance.vacuum import VacuumOutcome, Vacuums
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.targets.target_status import built_paths, readers_of
 from mirrorlake.config import Project
-from mirrorlake.errors import MirrorlakeError, TableError, UsageError
+from mirrorlake.errors import MirrorlakeError, TableError, UsageError, tables_like
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -179,7 +179,7 @@ def tables_of(engine: MirrorEngine, tables: Collection[str] = ()) -> list[str]:
     if unknown := sorted(set(tables) - ours.keys()):
         raise UsageError(
             f"there is no table {unknown[0]} that the mirror writes",
-            hint=f"The tables are: {', '.join(sorted(ours)) or 'none yet'}.",
+            hint=tables_like(unknown[0], ours, "none yet"),
         )
     return sorted(ours[name] for name in (tables or ours))
 

@@ -34,7 +34,14 @@ from mirrorlake.capture.watch.snapshot_waits import logged_waits
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.delta.workspace import LostFile, Unreachable
-from mirrorlake.errors import CannotBackfill, NotReached, SourceUnavailable, TableError, UsageError
+from mirrorlake.errors import (
+    CannotBackfill,
+    NotReached,
+    SourceUnavailable,
+    TableError,
+    UsageError,
+    tables_like,
+)
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
@@ -218,7 +225,7 @@ class _Verifying:
             raise UsageError(
                 f"there is no table {unknown[0]}",
                 where="verify",
-                hint=f"The tables are: {', '.join(known) or 'none'}.",
+                hint=tables_like(unknown[0], known),
             )
         wanted = dict.fromkeys(names or [*known, *reasons])
         left_out = [

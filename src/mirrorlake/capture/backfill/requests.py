@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords, BackfillRequest
-from mirrorlake.errors import UsageError, printable
+from mirrorlake.errors import UsageError, printable, tables_like
 from mirrorlake.model.landed import format_time
 
 NOT_STRICT = (
@@ -53,7 +53,7 @@ def request(
         raise UsageError(
             f"there is no captured table {printable(table)}",
             where=WHERE,
-            hint=f"The tables are: {', '.join(sorted(tables)) or 'none'}.",
+            hint=tables_like(table, tables),
         )
     new = BackfillRequest(
         str(uuid.uuid4()),
