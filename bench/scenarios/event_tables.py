@@ -25,13 +25,15 @@ from bench.scenarios.apply import linked
 from bench.spark import session
 from bench.zone import Zone, changes
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.apply.events.consumer import EventConsumer
-from mirrorlake.apply.events.journal import FileJournals
+from mirrorlake.apply.events.consumer import BATCH_FILES, EventConsumer
+from mirrorlake.apply.events.journal import FileJournals, ReadFile
+from mirrorlake.apply.events.listing import EventFiles
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import no_crash
+from mirrorlake.model.landed import format_time
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 
@@ -53,6 +55,8 @@ CYCLES = 20
 NEARLY = 0.8
 """How many times as fast a cycle with a million old files must be at least, where it shall be as
 fast as one with a thousand."""
+_DAYS, _DAYS_AGO = 3_000, 40
+"""The old files are of so many days, the last of which are so long ago."""
 _TABLE = "public/payments"
 
 
@@ -236,25 +240,41 @@ def _old_files(plan: Plan) -> Result:
 
 
 class _Bucket:
-    """A bucket with old files, which were applied long ago, in minutes of a thousand each."""
+    """A bucket with old files, in minutes of a thousand each, over years.
+
+    What the consumer remembers of them is as one pass over all of them leaves it: it is recorded by
+    the journal itself, a batch of the consumer at a time, and the cycles are those right after that
+    pass, by a process that was started anew. Only their events are not read, which would take an
+    hour, and of which nothing but the rows of the table would remain.
+    """
 
     def __init__(self, folder: Path, count: int) -> None:
         self._bucket, root = folder / "bucket", folder / "root"
         (template,) = event_files.changes(folder / "one", 10, 10, salt=1)
         self._content = template.read_bytes()
-        began = datetime(2020, 1, 1, tzinfo=UTC)
+        now = datetime.now(UTC)
+        began = now - timedelta(days=_DAYS_AGO + _DAYS)
         for first in range(0, count, FEW):
-            minute = self._minute(began + timedelta(minutes=17 * first // FEW))
+            minute = self._minute(began + timedelta(days=_DAYS * first / count))
             minute.mkdir(parents=True)
             # Links, for room; file systems have a maximum of links to one file.
             (minute / "0.avro").write_bytes(self._content)
             for number in range(1, FEW):
                 (minute / f"{number}.avro").hardlink_to(minute / "0.avro")
-        day = f"{datetime.now(UTC) - timedelta(days=3):%Y%m%d}"
-        journals = FileJournals(LocalStore(root))
-        journals.add(journals.read(), [], day, lambda: day)
+        self._record(LocalStore(root), f"{now - timedelta(days=3):%Y%m%d}")
         self._consumer = _consumer(root, self._bucket)
-        self._consumer.cycle()
+
+    def _record(self, root: LocalStore, horizon: str) -> None:
+        """Let the journal record all files as applied, as at the end of the first pass."""
+        settings, now = EventInput(self._bucket), format_time(datetime.now(UTC))
+        files = list(EventFiles(LocalStore(self._bucket), settings).list(""))
+        journals = FileJournals(root)
+        journal = journals.read()
+        for first in range(0, len(files), BATCH_FILES):
+            batch = files[first : first + BATCH_FILES]
+            read = [ReadFile(file.path, file.etag, file.minute, time=now) for file in batch]
+            is_last = first + BATCH_FILES >= len(files)
+            journal = journals.add(journal, read, horizon if is_last else "", lambda: horizon)
 
     def _minute(self, moment: datetime) -> Path:
         return self._bucket / "public_payments" / f"{moment:%Y/%m/%d/%H/%M}"

@@ -32,7 +32,7 @@ class Change(IntEnum):
     NEW_KEY = 5
 
 
-_DELETIONS = (Change.DELETE, Change.TRUNCATE, Change.OLD_KEY)
+_IS_DELETION = np.isin(list(Change), [Change.DELETE, Change.TRUNCATE, Change.OLD_KEY])
 
 
 def change_facts(source: EventSource, changes: np.ndarray) -> dict[str, pa.Array | Constant]:
@@ -44,7 +44,7 @@ def change_facts(source: EventSource, changes: np.ndarray) -> dict[str, pa.Array
     old, new = halves or (ChangeType.DELETE, inserted(source))
     words = [inserted(source), updated(source), ChangeType.DELETE, ChangeType.TRUNCATE, old, new]
     return {
-        "is_deleted": pa.array(np.isin(changes, _DELETIONS)),
+        "is_deleted": pa.array(_IS_DELETION[changes]),
         "change_type": pa.array(list(map(str, words))).take(pa.array(changes.astype(np.int32))),
     }
 

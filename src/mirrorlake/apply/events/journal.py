@@ -4,8 +4,9 @@ ST-253).
 A record is written for each batch of files, after their events are in their tables. Events of files
 that are not recorded are read again and then change nothing. So are those of files that are held
 because a table of them has stopped: only their dead letters are recorded. Records are merged from
-time to time, without the files of minute folders that are no longer listed. The work of a cycle is
-therefore proportional to the new files and those of the look-back.
+time to time, without the files of minute folders that are no longer listed, and at once when most
+of the files are such, as after the first pass over a bucket. The work of a cycle is therefore
+proportional to the new files and those of the look-back.
 
 That those files were applied is recorded by day, for as long as what was seen is computed from them
 again. Only that reads it: it tells them from files that came too late to be found.
@@ -31,6 +32,9 @@ from mirrorlake.storage.store import Store
 FORMAT = 1
 MOST_RECORDS = 64
 """Number of records that are merged into one."""
+MOST_PAST = 1_000
+"""Number of files in folders that are no longer listed above which records are merged, if most
+files are such."""
 
 HELD = "held:"
 """Begins the etag of a file of which some events are not applied because their tables have stopped.
@@ -185,7 +189,11 @@ class FileJournals:
         new = {file.path: file for file in files}
         number = journal.numbers[-1] + 1 if journal.numbers else 1
         known = {**journal.files, **new}
-        if len(journal.numbers) < MOST_RECORDS:
+        is_due = len(journal.numbers) >= MOST_RECORDS
+        if horizon != journal.horizon and len(known) > MOST_PAST:
+            past = sum(not is_looked_at(file, horizon) for file in known.values())
+            is_due |= past > max(MOST_PAST, len(known) // 2)
+        if not is_due:
             self._write(number, new.values(), horizon)
             return replace(
                 journal, files=known, horizon=horizon, numbers=(*journal.numbers, number)

@@ -1,7 +1,8 @@
 """Finds the event files of a bucket (ST-164, ST-178, ST-179).
 
 Minute folders are `yyyy/mm/dd/hh/mm` below the folder of an object. Those of days before the
-look-back are not listed again; other folders are listed each time.
+look-back are not listed again, and their years and months, if these have nothing else, once a day.
+Other folders are listed each time.
 
 A folder whose name begins with `_` is not one of data, as for other readers, unless it is that of
 an object, whose schema may have such a name: then it has folders of years.
@@ -10,7 +11,7 @@ an object, whose schema may have such a name: then it has folders of years.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,13 +55,25 @@ class EventFiles:
     def __init__(self, store: Store, settings: EventInput) -> None:
         self.store, self._settings = store, settings
         self._skipped = set[str]()
+        self._past, self._newest = (
+            set[str](),
+            "",
+        )  # folders that have only past days; newest horizon
 
     def list(self, horizon: str) -> Iterator[FoundFile]:
         """All files, except those of days before the horizon, `yyyymmdd`. Raises OSError."""
+        if horizon > self._newest:
+            self._past.clear()
+            self._newest = horizon
         yield from self._below(self.store, self._settings.path, "", horizon)
 
-    def _below(self, lister: Lister, folder: str, date: str, horizon: str) -> Iterator[FoundFile]:
+    def _below(
+        self, lister: Lister, folder: str, date: str, horizon: str
+    ) -> Generator[FoundFile, None, bool]:
+        """Returns whether the folder has days before the horizon, and nothing else."""
         listing = lister.list(folder)
+        has_files = listing.omits or any(one.size for one in listing.files)
+        is_past = bool(date and listing.folders) and not has_files
         if listing.omits:
             self._tell_omitted(folder)
         yield from self._files(folder, listing, date if moment_of(date) else "")
@@ -72,10 +85,16 @@ class EventFiles:
                 continue
             inner = _dated(date, name)
             # Only a folder with a complete date is a day: `2019` may be an ordinary name.
-            if len(inner) < _DAY or inner[:_DAY] >= horizon:
-                # The minutes of a day are listed together where that takes fewer requests.
-                inside = lister_for(self.store, path) if len(inner) == _DAY else lister
-                yield from self._below(inside, path, inner, horizon)
+            is_before = bool(inner) and inner < horizon[: min(len(inner), _DAY)]
+            if is_before and (len(inner) >= _DAY or path in self._past):
+                continue
+            # The minutes of a day are listed together where that takes fewer requests.
+            inside = lister_for(self.store, path) if len(inner) == _DAY else lister
+            if (yield from self._below(inside, path, inner, horizon)) and is_before:
+                self._past.add(path)
+            else:
+                is_past = False
+        return is_past
 
     def _tell_omitted(self, folder: str) -> None:
         """Tell once what a folder has that cannot be read."""
