@@ -44,6 +44,9 @@ BEFORE_STREAMING = [
     (CrashPoint.LOAD_MANIFEST, 1),
     (CrashPoint.LOAD_PUBLISHED_ONE, 2),
     (CrashPoint.LOAD_PUBLISHED, 1),
+    (CrashPoint.STREAM_RECORDED, 1),
+    (CrashPoint.SLOT_CREATED, 1),
+    (CrashPoint.ESTABLISHED, 1),
 ]
 WHILE_STREAMING = [
     (CrashPoint.EVENTS_WRITTEN_ONE, 2),  # between the files of two tables of one transaction
