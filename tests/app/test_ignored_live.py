@@ -11,6 +11,7 @@ from mirrorlake.app.status import mirror_status
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
 from mirrorlake.capture.record import Records
 from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.sources.postgresql.publishing.publication import loses_additions
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database
@@ -106,7 +107,7 @@ def rows(evolving: EvolvingDatabase, table: str) -> list[tuple[object, ...]]:
 )
 @pytest.mark.parametrize("each", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_rows_stay_and_the_table_is_marked_until_it_is_backfilled(
-    database: Database,
+    source_database: Database,
     store: LocalStore,
     table: str,
     statements: Sequence[str],
@@ -116,7 +117,10 @@ def test_rows_stay_and_the_table_is_marked_until_it_is_backfilled(
     each: bool,
 ) -> None:
     """each: capture sees each statement by itself."""
-    evolving = begun(database, store, ignored=IGNORED)
+    version = source_database.sql.info.server_version
+    if "publication" in says and loses_additions(version):
+        pytest.skip("there the table stops")
+    evolving = begun(source_database, store, ignored=IGNORED)
     for statement in statements:
         evolving.run(*filter(None, [statement.format(evolving.made)]))
         if each or "publication" in says:
