@@ -226,6 +226,30 @@ def test_in_append_mode_every_event_is_kept_with_its_place(tmp_path: Path) -> No
     assert told[0]["CHANGE_SEQUENCE_NUMBER"].split("/")[0] == f"{1:016x}"
 
 
+@pytest.mark.clause("ST-234", "ST-236", "ST-239")
+def test_in_append_mode_changes_at_one_place_are_told_apart_by_their_uuids_alone(
+    tmp_path: Path,
+) -> None:
+    """A transaction of MongoDB has one place, in which it may change a document back."""
+    bucket = Bucket(tmp_path, is_append=True)
+    values = [("a", 1), ("b", 2), ("c", 1), ("a", 1), (None, 3), (None, 3)]
+    bucket.put("a.jsonl", *(event(1, {"id": 1, "v": v}, "UPDATE", uuid=u) for u, v in values))
+    bucket.cycle()
+    assert sorted(row["v"] for row in bucket.plain()) == [1, 1, 2, 3]
+
+
+@pytest.mark.clause("ST-233")
+def test_in_merge_mode_an_event_that_comes_again_with_another_uuid_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    for number, uuid in enumerate(("b", "a", None)):
+        bucket.put(f"{number}.jsonl", event(1, {"id": 1, "v": 1}, uuid=uuid))
+        bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "v": 1}]
+    assert {row["datastream_metadata"]["UUID"] for row in bucket.rows()} == {"b"}
+
+
 WHERE = ["_mirrorlake_position", "_mirrorlake_commit_time"]
 
 
