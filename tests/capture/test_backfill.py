@@ -508,6 +508,32 @@ def test_bounds_are_given_in_the_order_of_the_key(kind: DataType, low: str, high
         requested_range(table, (low, high))
 
 
+def test_a_table_that_is_not_read_again_is_lost_although_the_stream_does_not_have_it() -> None:
+    mirrored, lost = Mirrored(), list[TableId]()
+    source = MemorySource(MemorySettings(mirrored.database))
+    with ThreadPoolExecutor(1) as pool:
+        backfills = Backfills(
+            source.snapshot,
+            mirrored.jobs,
+            mirrored.clock,
+            pool,
+            lost=lambda table, _error: lost.append(table),
+        )
+        mirrored.jobs.require("shop.orders", "it was rewritten", NOW)
+        assert backfills.is_done()
+    assert mirrored.job().state is BackfillJobState.FAILED
+    assert lost == [TableId("shop", "orders")]
+
+
+def test_a_table_of_which_nothing_is_landed_is_not_stopped_by_a_reading(
+    mirrored: Mirrored,
+) -> None:
+    mirrored.jobs.require("shop.gone", "it was rewritten", NOW)
+    mirrored.run()
+    assert mirrored.job().state is BackfillJobState.FAILED
+    assert not mirrored.jobs.records.stopped()
+
+
 def test_a_process_that_has_lost_its_lease_writes_no_job() -> None:
     mirrored = Mirrored()
 

@@ -99,7 +99,7 @@ class Capture:
             refused=next((sink.unsupported for sink in sinks if sink.unsupported), ""),
             settings=backfill,
             reached=reached,
-            lost=self._lost,
+            lost=self._not_read,
             unloaded=self._unloaded,
             guard=self._lease.check,
             begins=partial(append_only.begins, records),
@@ -438,6 +438,13 @@ class Capture:
     def _differing(self) -> set[TableId]:
         ignored = self._table_watch.ignored.tables
         return {*self._backfills.differing, *self._unloaded.tables, *ignored}
+
+    def _not_read(self, table: TableId, error: TableError) -> None:
+        """A table was not read again that differs: it is lost, unless it is stopped already, or
+        nothing of it is there that could differ."""
+        is_held = any(sink.holds(table) for sink in self._sinks)
+        if is_held and str(table) not in self._records.stopped():
+            self._lost(table, error)
 
     def _landed(self, part: Part) -> Part | None:
         found = self._table_watch.ignored.landed(part)

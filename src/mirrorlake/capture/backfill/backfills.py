@@ -107,7 +107,8 @@ class Backfills:
         undescribed: called when the source has other columns than the stream has described.
         divides: whether a large table without a key is read in pieces, by hashes of all columns.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
-        that differs, of which no backfill has come to its end."""
+        that differs, of which no backfill has come to its end, also for one that is not in the
+        stream."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
@@ -241,10 +242,10 @@ class Backfills:
             self._note_differing()
 
     def stop(self, table: TableId, error: TableError) -> None:
-        """The table has left the stream."""
+        """The table has left the stream, and is lost already."""
         self._tables.pop(table, None)
         if running := self._running.get(table):
-            self._end(running, BackfillJobState.FAILED, error.what)
+            self._end(running, BackfillJobState.FAILED, error.what, is_lost=True)
 
     def step(self, loop: CaptureLoop, writers: Sequence[SinkWriter]) -> None:
         """Do what can be done without waiting."""
@@ -321,15 +322,25 @@ class Backfills:
         self._jobs.write(job)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)
 
-    def _end(self, running: RunningBackfill, state: BackfillJobState, message: str) -> None:
+    def _end(
+        self,
+        running: RunningBackfill,
+        state: BackfillJobState,
+        message: str,
+        *,
+        is_lost: bool = False,
+    ) -> None:
         running.end_session()
         del self._running[running.table.table]
-        self._ended(running.job, state, message)
+        self._ended(running.job, state, message, is_lost=is_lost)
 
-    def _ended(self, job: BackfillJob, state: BackfillJobState, message: str) -> None:
+    def _ended(
+        self, job: BackfillJob, state: BackfillJobState, message: str, *, is_lost: bool = False
+    ) -> None:
+        """is_lost: the table is lost already."""
         self._guard()
         table = TableId.parse(job.request.table)
-        if job.request.reason and state is not BackfillJobState.COMPLETED and table in self._tables:
+        if job.request.reason and state is not BackfillJobState.COMPLETED and not is_lost:
             why = f"reading it again ended: {message or 'it was stopped on request'}"
             error = TableAltered(
                 f"{job.request.reason}; {why}",
