@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlake import FeedError, read_feed
 from mirrorlake.delta.feed_columns import METADATA
-from mirrorlake.delta.log import checkpoint
+from mirrorlake.delta.log import checkpoint, table_log
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, START, UPDATE, FeedTable, time_of
@@ -272,6 +272,44 @@ def test_what_the_log_no_longer_has_is_expired(tmp_path: Path) -> None:
     assert read_feed(table.path, from_beginning=True).first == 3
     with pytest.raises(FeedError, match="no longer kept"):
         read_feed(table.path, from_time=time_of(2))
+
+
+@pytest.mark.clause("CF-165", "CF-170", "CF-172")
+@pytest.mark.parametrize("length", [1, 1_000])
+def test_commits_between_checkpoints_are_expired_without_the_ones_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(table_log, "LONG", length)
+    table = FeedTable(tmp_path / "orders")
+    for version in range(1, 7):
+        table.change((INSERT, (version, "a")))
+        if version in {2, 5}:
+            checkpoint.write(table.path)
+    for version in range(4):
+        table.log.commit_file(version).unlink()
+    with pytest.raises(FeedError) as refused:
+        read_feed(table.path, from_version=4)
+    assert (refused.value.reason, refused.value.readable) == ("expired", (5, 6))
+    assert read_rows(table.path, from_beginning=True) == [
+        (5, "insert", 5, "a"),
+        (6, "insert", 6, "a"),
+    ]
+    for start in ({"from_version": 0},):
+        feed = read_feed(table.path, on_gap="report", **start)  # type: ignore[arg-type]
+        assert [(gap.first, gap.last, gap.reason) for gap in feed.gaps] == [(0, 4, "expired")]
+        assert [commit.version for commit in feed] == [5, 6]
+
+
+@pytest.mark.clause("CF-170")
+def test_a_log_may_begin_with_a_commit_that_describes_the_table(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / "orders")
+    table.change((INSERT, (1, "a")))
+    table.describe(SHAPE.schema)
+    table.change((INSERT, (3, "a")))
+    cut(table, 2)
+    feed = read_feed(table.path, from_beginning=True)
+    assert [commit.version for commit in feed] == [3]
+    assert feed.first == 2
 
 
 @pytest.mark.clause("CF-170")

@@ -44,19 +44,28 @@ def newest_checkpoint(
 ) -> tuple[int, list[str]] | None:
     """The version of the newest complete checkpoint up to a version, and the names of its parts;
     None if there is none."""
+    found = _whole_checkpoints(names)
+    version = max((version for version, _count in found if version <= upto), default=None)
+    if version is None:
+        return None
+    count = min(count for at, count in found if at == version)
+    return version, sorted(found[version, count])[:count]
+
+
+def oldest_checkpoint(names: Iterable[str], since: int) -> int | None:
+    """The version of the oldest complete checkpoint from a version on; None if there is none."""
+    found = _whole_checkpoints(names)
+    return min((version for version, _count in found if version >= since), default=None)
+
+
+def _whole_checkpoints(names: Iterable[str]) -> dict[tuple[int, int], list[str]]:
+    """The names of the parts of each complete checkpoint, by its version and number of parts."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
-        if ".checkpoint." not in name:
-            continue
-        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= upto:
+        if ".checkpoint." in name and (match := _CHECKPOINT.fullmatch(name)):
             found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
     # An incomplete checkpoint with another number of parts may exist beside a complete one.
-    whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
-    if not whole:
-        return None
-    version = max(version for version, _count in whole)
-    count = min(count for at, count in whole if at == version)
-    return version, sorted(found[version, count])[:count]
+    return {(version, count): of for (version, count), of in found.items() if len(of) >= count}
 
 
 def named_checkpoint(content: bytes) -> tuple[int, list[str]] | None:

@@ -25,6 +25,7 @@ from mirrorlake.delta.log.names import (
     commit,
     named_checkpoint,
     newest_checkpoint,
+    oldest_checkpoint,
     versions_in,
 )
 from mirrorlake.storage.options import ObjectOptions
@@ -211,6 +212,20 @@ class TableLog:
             return False
         found = versions_in(self._files.names_between(first, last))
         return found == list(range(first, last + 1))
+
+    def described_since(self, first: int, last: int) -> int:
+        """The first version from `first` to `last` whose columns the log has, where the commits
+        before `first` are missing: that of a metaData action or a checkpoint. `last` + 1 for
+        none."""
+        if first == 0 or newest_checkpoint(self._files.names_between(first - 1, first)):
+            return first
+        checkpoint = oldest_checkpoint(self._files.names(), first - 1)
+        end = last + 1 if checkpoint is None else max(checkpoint, first)
+        undescribed = range(first, end)
+        return next((v for v in undescribed if self._describes(v)), end)
+
+    def _describes(self, version: int) -> bool:
+        return any(action.get("metaData") for action in self.actions(version))
 
     def metadata_at(self, version: int) -> Action:
         """The metaData action of a version. Raises FileNotFoundError or BrokenLog if the log no

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch, commit_time
 from mirrorlake.delta.log.retention import RetentionTimes
-from mirrorlake.delta.log.table_log import Action, TableLog
+from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.schema import TableSchema, has_feed, parse
 from mirrorlake.feed.commits.coverage import Coverage, CoveredVersions
 from mirrorlake.feed.commits.position_map import PositionMap, batches_in, unbroken
@@ -48,6 +49,7 @@ class CommitHistory:
         self.table_id = str(snapshot.metadata.get("id", ""))
         self._log, self._positions = log, positions
         self._known: dict[int, bytes | list[Action]] = {}
+        self._described: dict[int, Action] = {}
         self._metadata_of: dict[tuple[int, int], list[MetadataSince]] = {}
 
     def actions(self, version: int) -> list[Action]:
@@ -73,15 +75,24 @@ class CommitHistory:
 
     @cached_property
     def oldest(self) -> int:
-        """The version since which the log has every commit; `latest` + 1 for none. It takes a
-        listing of the whole log, and is therefore found when it is first needed."""
+        """The version since which the log has every commit, with its columns; `latest` + 1 for
+        none. It takes a listing of the whole log, and is therefore found when it is first
+        needed."""
         versions = unbroken([v for v in self._log.versions() if v <= self.latest])
         is_whole = versions and versions[-1] == self.latest
-        return versions[0] if is_whole else self.latest + 1
+        if not is_whole:
+            return self.latest + 1
+        return self._log.described_since(versions[0], self.latest)
 
     def readable_from(self, version: int) -> int:
-        """The first version, from this one on, since which the log has every commit."""
-        return version if self._log.has_all(version, self.latest) else max(version, self.oldest)
+        """The first version, from this one on, since which the log has every commit, with its
+        columns."""
+        if self._log.has_all(version, self.latest):
+            # Without them the log begins between two checkpoints, and is listed.
+            with suppress(FileNotFoundError, BrokenLog):
+                self.metadata_at(version)
+                return version
+        return max(version, self.oldest)
 
     def schema(self) -> TableSchema:
         """The columns of the latest version. Raises UnknownColumnType."""
@@ -145,8 +156,10 @@ class CommitHistory:
             yield from batches_in(version, self.actions(version))
 
     def metadata_at(self, version: int) -> Action:
-        """The metaData action of a version."""
-        return self._log.metadata_at(version)
+        """The metaData action of a version, which is remembered."""
+        if version not in self._described:
+            self._described[version] = self._log.metadata_at(version)
+        return self._described[version]
 
     def metadata(self, first: int, last: int) -> list[MetadataSince]:
         """The metadata at version `first`, and each change of it up to `last`; remembered."""
