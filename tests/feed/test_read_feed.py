@@ -294,7 +294,7 @@ def test_commits_between_checkpoints_are_expired_without_the_ones_before(
         (5, "insert", 5, "a"),
         (6, "insert", 6, "a"),
     ]
-    for start in ({"from_version": 0},):
+    for start in ({"from_version": 0}, {"from_time": time_of(1)}):
         feed = read_feed(table.path, on_gap="report", **start)  # type: ignore[arg-type]
         assert [(gap.first, gap.last, gap.reason) for gap in feed.gaps] == [(0, 4, "expired")]
         assert [commit.version for commit in feed] == [5, 6]

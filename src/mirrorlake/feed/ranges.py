@@ -116,7 +116,7 @@ class _Planner:
             case AtTime(moment):
                 first = self._history.first_at(moment)
                 if first == self._history.oldest > 0 and self._history.time(first) > moment:
-                    first -= 1  # earlier commits are no longer in the log
+                    first = 0  # which of the earlier commits it means is no longer in the log
                 return first, first > latest
             case AtPosition() | AtSourceTime() as bound:
                 return self._first_beyond(bound), False
