@@ -222,6 +222,8 @@ def test_it_follows_a_table_with_less_than_a_second_of_delay(
         ("feed('shop.orders', 2, skip_unchanged := true, key := 'id')", 3),
         ("shop.orders, feed('shop.orders', 0, 99)", 5),
         ("(select 'feed(''x'')' as é) e, feed('shop.orders', 2) where é like 'feed%'", 3),
+        ("feed( /* it's ) */ 'shop.orders' /* , */ , -- (\n 1 /* from */ , 2 /* ) */ )", 5),
+        ("feed /**/ ('shop.orders', from_version /**/ := /**/ 1) -- feed(", 5),
     ],
 )
 def test_a_feed_is_a_table_in_sql(run: Run, orders: FeedTable, call: str, rows: int) -> None:

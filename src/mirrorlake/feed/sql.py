@@ -65,8 +65,14 @@ class _Call:
 
 
 def _calls(text: bytes) -> Iterator[_Call]:
-    offsets = [offset for offset, _kind in duckdb.tokenize(text.decode())]
-    tokens = [_token(text[offset:end].decode()) for offset, end in pairwise([*offsets, len(text)])]
+    found = duckdb.tokenize(text.decode())
+    ends = pairwise([*(offset for offset, _kind in found), len(text)])
+    known = [
+        (offset, _token(text[offset:end].decode()))
+        for (offset, end), (_offset, kind) in zip(ends, found, strict=True)
+        if kind != duckdb.token_type.comment
+    ]
+    offsets, tokens = [offset for offset, _token in known], [token for _offset, token in known]
     for index, token in enumerate(tokens[:-1]):
         is_name = token.casefold() == NAME and (index == 0 or tokens[index - 1] != ".")
         if is_name and tokens[index + 1] == "(":
