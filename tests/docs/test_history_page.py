@@ -6,11 +6,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from mirrorlake.cli.main import app
 from mirrorlake.config import load
+from mirrorlake.delta.schema import FEED
 from mirrorlake.feed.history.settings import HistoryArguments
 from tests.docs.blocks import blocks, said
 from tests.docs.generate import DOCS
@@ -30,7 +33,7 @@ def shop(tmp_path: Path) -> Path:
 
 def test_the_commands_run(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shop)
-    every, at_version, newest, archived, rebuilt, copied = (
+    every, at_version, newest, archived, rebuilt, each, copied = (
         "".join(map(printed, commands.splitlines())) for commands in blocks(PAGE, "sh")
     )
     assert "covers version 3; 4 rows inserted" in every
@@ -38,8 +41,19 @@ def test_the_commands_run(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert at_version.split() == ["id", "name", "1", "c"]
     assert "True" in newest
     assert "covers version 3; 6 rows inserted" in archived
-    assert rebuilt.split() == at_version.split()
+    assert rebuilt.split() == each.split() == at_version.split()
     assert set(copied.split()[-4:]) == {"1", "c", "3", "d"}
+
+
+@pytest.mark.clause("CF-196")
+def test_equal_rows_are_each_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"id": [1, 1, 2], "name": ["a", "a", "b"]})
+    write_deltalake(tmp_path / "shop/Tables/shop/orders", rows, configuration={FEED: "true"})
+    _every, _at_version, _newest, archived, _rebuilt, each, _copied = blocks(PAGE, "sh")
+    assert "3 rows inserted" in printed(archived.splitlines()[0])
+    shown = printed(each).splitlines()[1:]
+    assert sorted(line.split() for line in shown) == [["1", "a"], ["1", "a"], ["2", "b"]]
 
 
 def printed(command: str) -> str:
