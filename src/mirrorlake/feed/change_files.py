@@ -79,45 +79,42 @@ def read(
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
     with open_workspace(str(location), options) as workspace:
-        reader = ChangeReader(workspace, schema, log.metadata_at)
+        reader = ChangeReader(workspace, schema)
         for version in range(first, end + 1):
-            for file in reader.files(version, log.actions(version)):
+            for file in reader.files(version, log.actions(version), log.metadata_at):
                 yield from (with_commits([(file.of, rows)]) for rows in read_alone(file))
 
 
 class ChangeReader:
     """Reads the changes of commits with the columns of `schema` and `_change_type`. `with_commits`
-    adds version and time, for as many files at once as the caller likes.
+    adds version and time, for as many files at once as the caller likes."""
 
-    metadata_at: returns the metaData action of a version.
-    """
-
-    def __init__(
-        self,
-        workspace: TableWorkspace,
-        schema: TableSchema,
-        metadata_at: Callable[[int], Action],
-    ) -> None:
+    def __init__(self, workspace: TableWorkspace, schema: TableSchema) -> None:
         self._workspace, self._schema, self._with_kind = workspace, schema, _with_kind(schema)
-        self._metadata_at = metadata_at
         self._reader = WholeFileReader(self._with_kind, CHANGE_TYPE)
         self._folder = str(workspace.folder)
 
     def files(
-        self, version: int, actions: Sequence[Action]
+        self,
+        version: int,
+        actions: Sequence[Action],
+        metadata_at: Callable[[int], Action] | None = None,
     ) -> list[FileRead[CommitOf, list[pa.Table]]]:
-        """The files of a commit, each of which gives tables. Raises BrokenLog, FileNotFoundError,
-        UnfitRows."""
+        """The files of a commit, each of which gives tables.
+
+        metadata_at: returns the metaData action of a version; None for a commit that changes
+        neither types nor partition columns. Raises BrokenLog, FileNotFoundError, UnfitRows.
+        """
         commit = CommitOf(version, commit_time(version, actions))
         if changes := [action["cdc"] for action in actions if "cdc" in action]:
             return [
                 FileRead(commit, int(cdc.get("size") or 0), partial(self._changes, commit, cdc))
                 for cdc in changes
             ]
-        files = list(_by_file(actions))
-        former = self._schema
-        if any(add is None for add, _remove in files):
-            former = self._former(version, actions)
+        files, former = list(_by_file(actions)), self._schema
+        is_altered = version > 0 and any(action.get("metaData") for action in actions)
+        if metadata_at and is_altered and any(add is None for add, _remove in files):
+            former = self._former(version, metadata_at(version - 1))
         return [
             FileRead(
                 commit, _size(add, remove), partial(self._difference, commit, add, remove, former)
@@ -125,13 +122,10 @@ class ChangeReader:
             for add, remove in files
         ]
 
-    def _former(self, version: int, actions: Sequence[Action]) -> TableSchema:
-        """The columns of files that are no longer there after a commit. One that changes columns
-        may have other types and partitions than those before it."""
-        if version == 0 or not any(action.get("metaData") for action in actions):
-            return self._schema
+    def _former(self, version: int, metadata: Action) -> TableSchema:
+        """The columns of files that are no longer there after a commit that changed columns."""
         try:
-            former = parse_only(self._metadata_at(version - 1), self._schema.physical)
+            former = parse_only(metadata, self._schema.physical)
         except UnknownColumnType as error:
             raise UnfitRows(version, error.column) from error
         if (column := obstacle(former, self._schema)) is not None:

@@ -155,7 +155,7 @@ class Feed:
             as_feed_error(self.request),
             open_workspace(self.request.table, self._options) as workspace,
         ):
-            reader = ChangeReader(workspace, part.schema, self.history.metadata_at)
+            reader = ChangeReader(workspace, part.schema)
             readers = READERS_OF_OBJECTS if is_url(self.request.table) else READERS
             # Closed here: an error that is kept would keep its threads.
             with closing(in_order(self._files(reader, part), readers)) as files:
@@ -171,8 +171,10 @@ class Feed:
         """The files of the commits of a range. The error of a commit is that of a file of it, so
         that those before it are returned first."""
         for version in range(part.first, part.last + 1):
+            # Later commits of a range change neither types nor partition columns.
+            metadata_at = self.history.metadata_at if version == part.first else None
             try:
-                yield from reader.files(version, self.history.changes(version))
+                yield from reader.files(version, self.history.changes(version), metadata_at)
             except (OSError, BrokenLog, UnfitRows) as error:
                 yield FileRead(CommitOf(version, 0), 0, partial(_refuse, error))
                 return
