@@ -75,8 +75,11 @@ def location_of(settings: Callable[[], Project], table: str) -> tuple[str, Objec
 
     settings: of the project, read when they are needed. Raises UsageError.
     """
-    if is_url(table) or TableLog(table).versions():
+    if is_url(table):
         return table, None
+    with suppress(NotADirectoryError):  # a file may have the name of a table
+        if TableLog(table).versions():
+            return table, None
     return table_named(settings(), table)
 
 

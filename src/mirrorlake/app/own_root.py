@@ -13,6 +13,7 @@ from mirrorlake.delta.tables import delta_tables
 from mirrorlake.errors import UsageError, printable
 from mirrorlake.landing import layout
 from mirrorlake.root import LANDING, LANDING_V1, STATE, TABLES
+from mirrorlake.storage.local import check_folder
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import StorageLocation, is_url, open_store, split
 
@@ -21,7 +22,14 @@ def of_root(given: str | Path) -> Project:
     """A mirror of the landing zone at a root, with nothing configured. Raises UsageError."""
     if is_url(given):
         return _of_url(StorageLocation(str(given)))
+    if not str(given):
+        raise UsageError(
+            "no root was given",
+            where="root",
+            hint=f"Name the folder or URL that contains {LANDING}.",
+        )
     root = Path(given)
+    check_folder(root)
     if not root.is_dir():
         raise UsageError(
             "the folder does not exist",
@@ -56,6 +64,9 @@ def check_root(project: Project, store: Store) -> None:
         check_apart(root)
     else:
         _check_apart_on_objects(root)
+    for destination in project.destinations:
+        if isinstance(destination.location, Path):
+            check_folder(destination.location)
     if project.landing is not None or project.events is not None:
         return
     if not layout.landing_zones(store):

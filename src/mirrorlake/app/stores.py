@@ -10,7 +10,6 @@ from mirrorlake import root
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config import Project
-from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.mounted import MountedStore
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import StorageLocation, open_store
@@ -51,4 +50,4 @@ def store_at(location: Path | StorageLocation) -> Store:
     """The store of a folder or of a place on objects. Raises UsageError."""
     if isinstance(location, StorageLocation):
         return open_store(location.url, location.options)
-    return LocalStore(location)
+    return open_store(location)

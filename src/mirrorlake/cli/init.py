@@ -33,7 +33,7 @@ def init(
     import json
 
     from mirrorlake.config import TEMPLATE
-    from mirrorlake.errors import UsageError
+    from mirrorlake.errors import UsageError, unwritable
 
     _check_url(url)
     text = TEMPLATE.format(
@@ -46,6 +46,8 @@ def init(
         raise UsageError(
             "the file already exists", where=str(config), hint="Choose another with --config."
         ) from None
+    except OSError as error:
+        raise unwritable(config, error.strerror or str(error)) from error
     say(f"Wrote {config}. Next: mirrorlake check, then mirrorlake run.")
 
 

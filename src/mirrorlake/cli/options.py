@@ -90,8 +90,10 @@ def folder_of_tables(project: Project, instead: str) -> Path:
     """The root of a mirror whose tables are in a folder. instead: hint for tables elsewhere. Raises
     UsageError."""
     from mirrorlake.errors import UsageError
+    from mirrorlake.storage.local import check_folder
 
     if isinstance(project.root, Path) and project.tables is None:
+        check_folder(project.root)
         return project.root
     raise UsageError(
         "this command cannot read tables on an object store",

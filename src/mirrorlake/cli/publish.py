@@ -193,7 +193,7 @@ def publish(
     text, column_types = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")
     done: list[Published] = []
-    store = open_store(root) if root else store_of(project(config))
+    store = open_store(root) if root is not None else store_of(project(config))
     with (
         publish_progress() as on_progress,
         Publisher(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def write(root: Path, table: str, form: FileForm, file: Path, *, verify: bool = 
     except (OSError, duckdb.IOException) as error:
         raise unwritable(file, _reason(error)) from error
     finally:
-        written.unlink(missing_ok=True)
+        with suppress(OSError):  # there may be no such folder
+            written.unlink(missing_ok=True)
 
 
 def _write(rows: duckdb.DuckDBPyRelation, form: FileForm, file: Path) -> None:

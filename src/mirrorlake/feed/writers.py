@@ -72,7 +72,7 @@ def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -
     try:
         opened = part.open("wb")
     except OSError as error:
-        if StorageUnavailable.of(error) is not None:
+        if StorageUnavailable.of(error) and not isinstance(error, NotADirectoryError):
             raise
         raise unwritable(path, error.strerror or str(error)) from error
     try:

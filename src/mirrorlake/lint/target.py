@@ -11,6 +11,7 @@ from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
+from mirrorlake.storage.local import check_folder
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url, open_store, split
@@ -55,6 +56,7 @@ def of_location(location: str | Path, options: ObjectOptions | None = None) -> T
 
 def of_path(path: Path) -> Target:
     """The target at a local path. Raises UsageError if there is no part of a landing zone."""
+    check_folder(path.absolute())
     path = path.resolve()
     if not path.is_dir():
         raise UsageError("the folder does not exist", where=str(path), hint=_HINT)

@@ -14,9 +14,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import ELOOP, ENAMETOOLONG, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO
 
+from mirrorlake.errors import UsageError
 from mirrorlake.storage.store import (
     Absence,
     Entry,
@@ -225,13 +227,33 @@ def _is_old(left: Path) -> bool:
         return False
 
 
+def check_folder(folder: Path) -> None:
+    """Raises UsageError if no folder can be there: it or one above it is a file, its name is too
+    long, or links lead in a circle."""
+    found = "a file is there, and not a folder"
+    try:
+        if stat.S_ISDIR(folder.stat().st_mode):
+            return
+    except NotADirectoryError:
+        pass
+    except OSError as error:
+        if error.errno not in {ENAMETOOLONG, ELOOP}:
+            return
+        found = f"there can be no such folder: {os.strerror(error.errno).lower()}"
+    above = (path for path in folder.parents if path.is_file())
+    raise UsageError(found, where=str(next(above, folder)), hint="Name another folder.")
+
+
 def make_folder(folder: Path) -> list[Path]:
     """Create a folder and its parents, and make each durable in its parent. Returns the created
-    folders, the outermost first."""
+    folders, the outermost first. Raises NotADirectoryError if one of them is a file."""
     if folder.is_dir():
         return []
     made = make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError as error:  # by which a store says that another process was faster
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder)) from error
     flush_folder(folder.parent)
     return [*made, folder]
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
-from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.local import LocalStore, check_folder
 from mirrorlake.storage.options import ObjectOptions, check_endpoint
 from mirrorlake.storage.store import Store, UnsafePath, checked
 
@@ -84,10 +84,15 @@ def split(url: str) -> tuple[str, str]:
 def open_store(location: str | Path, options: ObjectOptions | None = None) -> Store:
     """The store whose root is a folder or a URL. Nothing is read or written yet.
 
-    Raises UsageError for an unknown scheme, a missing bucket, credentials in the URL or in the
-    address of the storage, or a library that is not installed.
+    Raises UsageError for an empty location, a file, an unknown scheme, a missing bucket,
+    credentials in the URL or in the address of the storage, or a library that is not installed.
     """
+    if not str(location):
+        raise UsageError(
+            "neither a folder nor a URL was given", where="storage", hint="Name one of them."
+        )
     if not is_url(location):
+        check_folder(Path(location))
         return LocalStore(location)
     if adls.handles(str(location)):
         _check_options(_AZURE_FORMS, options or ObjectOptions())

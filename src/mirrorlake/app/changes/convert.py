@@ -232,7 +232,13 @@ def _location(target: str | Path) -> StorageLocation | Path:
 
 
 def _check_target(project: Project, target: str | Path) -> None:
-    """Refuse a target inside a folder that the mirror has already, or one that contains it."""
+    """Refuse what names no place, and a target inside a folder that the mirror has already, or one
+    that contains it."""
+    if not str(target):
+        raise UsageError(
+            "no target was given", where="convert", hint="Name a folder or URL to write to."
+        )
+    open_store(target)  # raises UsageError for a file, and for a URL of no bucket
     root = project.root
     taken = {"the root of the mirror": str(root) if isinstance(root, Path) else root.url}
     if project.events is not None:

@@ -23,6 +23,7 @@ from mirrorlake.control.names import HOME, ResourceKind, ResourceName, identifie
 from mirrorlake.control.secrets import SecretFile
 from mirrorlake.errors import LeaseHeld, UsageError
 from mirrorlake.model.clock import WallClock
+from mirrorlake.storage.local import check_folder
 
 log = structlog.get_logger()
 
@@ -62,6 +63,8 @@ def opened(
     are applied here too; listed: the mirrors of a project file, which are streams as well. Raises
     LeaseHeld when another service runs there, UsageError, StorageUnavailable.
     """
+    for folder in (places.folder, places.data):
+        check_folder(folder)
     places.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     places.data.mkdir(parents=True, exist_ok=True)
     with _locked(places.folder):
