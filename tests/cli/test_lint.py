@@ -112,3 +112,20 @@ def test_every_finding_is_explained(run: Run, clause: str) -> None:
 
 def test_an_unknown_finding_is_wrong_use(run: Run) -> None:
     assert run("lint", "--explain", "LZ-999").code == 2
+
+
+@pytest.mark.parametrize("path", ["shop", "nowhere/x.sarif", "file/x.sarif"])
+def test_a_sarif_file_is_tested_before_the_lint(run: Run, tmp_path: Path, path: str) -> None:
+    (tmp_path / "shop/Files/LandingZone/t").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    done = run("lint", "shop/Files", "--sarif", path)
+    assert (done.code, done.out) == (2, "")
+    assert f"({path})" in done.error
+
+
+def test_findings_are_printed_when_the_sarif_file_is_not_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop/Files/LandingZone/t").mkdir(parents=True)
+    (tmp_path / "shop/Files/LandingZone/t/_metadata.json").write_text("{")
+    done = run("lint", "shop", "--json", "--sarif", "/dev/full")
+    assert (done.code, done.facts()["ok"]) == (3, False)
+    assert "no space left" in done.error

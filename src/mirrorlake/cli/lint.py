@@ -11,6 +11,7 @@ import typer
 from mirrorlake.cli.options import Json, Root
 
 if TYPE_CHECKING:
+    from mirrorlake.errors import MirrorlakeError
     from mirrorlake.lint import Finding, Profile, Reading, Result, Target
 
 
@@ -88,10 +89,13 @@ def lint(
     target = of_location(path)
     profile = Profile(Version(version), strict, partitions)
     result = _lint(target, path, profile, Reading(everything=read_all), sarif)
+    failed = sarif and _write_sarif(result, target.root, sarif)
     if as_json:
         _print_facts(result)
     else:
         _print(result)
+    if failed:
+        raise failed
     if not result.is_good:
         raise typer.Exit(1)
 
@@ -111,22 +115,43 @@ def _lint(
             where=str(sarif),
             hint="Write the SARIF file to another folder.",
         )
+    if sarif is not None:
+        _check_writable(sarif)
     with bars() as show:
-        result = linter.lint(
+        return linter.lint(
             target, profile, reading, lambda _table, done, most: show("tables", done, most)
         )
-    if sarif is not None:
-        _write_sarif(result, target.root, sarif)
-    return result
 
 
-def _write_sarif(result: Result, root: Path | str, file: Path) -> None:
+def _check_writable(file: Path) -> None:
+    """Raises UsageError for a file that cannot be written: a lint may take long. Nothing is
+    opened, because that ends what reads from a pipe."""
+    import os
+
+    from mirrorlake.errors import unwritable
+
+    if file.is_dir():
+        raise unwritable(file, "it is a folder")
+    if not file.parent.is_dir():
+        raise unwritable(file, "there is no such folder")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise unwritable(file, "permission denied")
+
+
+def _write_sarif(result: Result, root: Path | str, file: Path) -> MirrorlakeError | None:
+    """Returns why it could not be written, after which the findings are still printed."""
     import json
 
     from mirrorlake import __version__
+    from mirrorlake.errors import StorageUnavailable, unwritable
     from mirrorlake.lint.sarif import log
 
-    file.write_text(json.dumps(log(result, root, __version__), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(log(result, root, __version__), indent=2, ensure_ascii=False) + "\n"
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return StorageUnavailable.of(error) or unwritable(file, error.strerror or str(error))
+    return None
 
 
 def _explain(clause: str) -> None:
