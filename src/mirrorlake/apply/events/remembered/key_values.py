@@ -52,7 +52,7 @@ def key_types(part: TableEvents) -> dict[str, UnifiedType]:
         return {name: part.columns[name] for name in names & part.columns.keys()}
     found = {name: part.columns[name] for name in (names | {_ID}) & part.columns.keys()}
     return {
-        name: types.JSON if kind in {types.STRING, types.LONG} else kind
+        name: types.JSON if name == _ID and kind in {types.STRING, types.LONG} else kind
         for name, kind in found.items()
     }
 
@@ -84,7 +84,7 @@ def _documents(
         wanted = state.columns.known.get(name)
         if wanted not in _TEXTS or kind not in {*_TEXTS, types.LONG}:
             continue
-        if state.is_by_value and name in {_ID, *state.key}:
+        if state.is_by_value and name == _ID:
             payload = _with(payload, name, _typed if kind == types.JSON else _of_texts)
         elif kind not in _TEXTS:
             continue  # it does not fit
