@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake.model.clock import WallClock
 from mirrorlake.model.landed import readable_time
+from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Run
 from tests.conftest import Database
 
@@ -185,6 +188,20 @@ def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
     assert not (tmp_path / "other").exists()
 
 
+def test_detach_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
+    run("capture", "--once")
+    lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())
+    lease.take()
+    done = run("detach", "--yes")
+    assert done.code == 1
+    assert "`mirrorlake run` or `mirrorlake capture` is already active here" in done.error
+    assert _slots(shop) == 1
+    lease.release()
+    assert run("detach", "--yes").code == 0
+    assert run("capture", "--once").code == 1  # it has ended, and says that it is detached
+    assert _slots(shop) == 0
+
+
 def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> None:
     run("capture", "--once")
     assert run("detach", answer="n\n").code != 0
@@ -293,10 +310,6 @@ def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -
 
 
 def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
-    from mirrorlake.model.clock import WallClock
-    from mirrorlake.storage.lease import Lease
-    from mirrorlake.storage.local import LocalStore
-
     run("capture", "--once")
     lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())
     lease.take()

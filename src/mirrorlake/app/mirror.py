@@ -435,14 +435,27 @@ class Mirror:
             return repair.planned(tables) if dry_run else repair.done(tables)
 
     def detach(self) -> list[str]:
-        """Remove what was made in the source for this mirror. Returns what was removed."""
-        made = self.made()
-        with closing(prerequisites.source_of(self.project)) as source:
+        """Remove what was made in the source for this mirror. Returns what was removed.
+
+        Raises LeaseHeld while capture runs, SlotInUse while the slot is read from elsewhere.
+        """
+        if not (made := self.made()):
+            return []
+        with self._no_capture(), closing(prerequisites.source_of(self.project)) as source:
             removed = source.objects.detach(made) if source.objects else []
-        self._reached(CrashPoint.DETACHED)
-        if Records(self._store, root.LANDING).stream() is not None:
+            self._reached(CrashPoint.DETACHED)
             detached.note(self._store, WallClock().now())
         return removed
+
+    @contextmanager
+    def _no_capture(self) -> Iterator[None]:
+        """No capture runs here meanwhile. Raises LeaseHeld if one does."""
+        lease = Lease(self._store, ended.CAPTURE, WallClock())
+        lease.take()
+        try:
+            yield
+        finally:
+            lease.release()
 
     def made(self) -> list[str]:
         """What was made in the source for this mirror, in words."""

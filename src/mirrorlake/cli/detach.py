@@ -16,7 +16,8 @@ def detach(
     """Drop what the mirror created in the source: the replication slot and the publications.
 
     A slot that nobody reads retains WAL until the disk is full. After this command the mirror can
-    continue only after `mirrorlake repair`, which compares all tables with the source.
+    continue only after `mirrorlake repair`, which compares all tables with the source. Refused
+    while capture runs.
 
     \b
     mirrorlake detach

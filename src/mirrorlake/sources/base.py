@@ -357,7 +357,8 @@ class ManagedObjects(Protocol):
         ...
 
     def detach(self, made: Sequence[str]) -> list[str]:
-        """Remove objects that `establish` created. Returns those that existed."""
+        """Remove objects that `establish` created. Returns those that existed. Raises SlotInUse,
+        and removes none, while another connection reads the stream."""
         ...
 
 

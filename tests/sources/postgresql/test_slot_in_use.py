@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED
+from mirrorlake.errors import SlotInUse
 from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.storage.local import LocalStore
@@ -56,3 +57,23 @@ def test_a_stalled_predecessor_is_named_and_its_end_waited_for(
     assert f"is still read by server process {pid}, for mirrorlake at " in told
     assert f"capture was run before by process {os.getpid()}" in told
     stalled.close()
+
+
+@pytest.mark.full
+def test_a_slot_that_is_read_elsewhere_is_not_detached(
+    database: Database, store: LocalStore
+) -> None:
+    database.execute("create table apples (id int primary key)")
+    with closing(capture(database, store, SteppedClock())) as elsewhere:
+        elsewhere.open()
+        (slot,) = database.sql.execute(
+            "select slot_name from pg_replication_slots where database = current_database()"
+        ).fetchone() or ("",)
+        made = [f"replication slot {slot}"]
+        with closing(PostgresSource(database.settings())) as source:
+            assert source.objects is not None
+            with pytest.raises(SlotInUse, match="is still read by server process") as error:
+                source.objects.detach(made)
+            assert "Stop it, and run the command again." in error.value.hint
+            elsewhere.close()
+            assert source.objects.detach(made) == made

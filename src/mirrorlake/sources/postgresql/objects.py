@@ -165,7 +165,7 @@ class PostgresObjects:
         with translated():
             ours = _slot_words(settings.slot)
             if ours in made and slots.slot_state(connection, settings.slot):
-                slots.drop_slot(connection, settings.slot)
+                slots.drop_unused(connection, settings.slot)
                 removed.append(ours)
             for name in (settings.publication, settings.append_publication):
                 ours = _publication_words(name)

@@ -282,7 +282,9 @@ class PostgresSource:
             except BaseException as error:
                 replication.close()
                 if isinstance(error.__cause__, psycopg.errors.ObjectInUse):
-                    raise slots.in_use(self._sql(), self._settings.slot) from error
+                    raise slots.in_use(
+                        self._sql(), self._settings.slot, "Its end is waited for."
+                    ) from error
                 raise
         self._streaming = stream
         return stream

@@ -41,8 +41,9 @@ def slot_state(connection: Connection, name: str) -> SlotState | None:
     return SlotState(pid, Lsn.parse(confirmed) if confirmed else None, *others)
 
 
-def in_use(connection: Connection, name: str) -> SlotInUse:
-    """The error for a slot that another connection reads: which, from where, since when."""
+def in_use(connection: Connection, name: str, advice: str) -> SlotInUse:
+    """The error for a slot that another connection reads: which, from where, since when. advice:
+    the first sentence of what to do."""
     row = connection.execute(
         """
         select a.pid, a.application_name, coalesce(a.client_addr::text, 'this machine'),
@@ -59,8 +60,7 @@ def in_use(connection: Connection, name: str) -> SlotInUse:
         f"replication slot {name} is still read by server process {pid}, for "
         f"{printable(program or 'a program')} at {address} since {since} UTC",
         where="PostgreSQL",
-        hint="Its end is waited for. If the program hangs, end it, or run `select "
-        f"pg_terminate_backend({pid})`.",
+        hint=f"{advice} If the program hangs, end it, or run `select pg_terminate_backend({pid})`.",
     )
 
 
@@ -120,12 +120,15 @@ def set_failover(replication: Connection, name: str, *, failover: bool) -> None:
 
 
 def drop_unused(connection: Connection, name: str) -> None:
-    """Remove the slot, if it is there, once the server has seen that its reader is gone."""
+    """Remove the slot, if it is there, once the server has seen that its reader is gone. Raises
+    SlotInUse if it still has one after ten seconds."""
     for _ in range(_ENDING_SECONDS * 10):
         state = slot_state(connection, name)
         if state is None or not state.active_pid:
             break
         connection.execute("select pg_sleep(0.1)")
+    else:
+        raise in_use(connection, name, "Stop it, and run the command again.")
     drop_slot(connection, name)
 
 
