@@ -147,11 +147,12 @@ def read(
     return list(found.tables)
 
 
-def as_written(events: Sequence[Event]) -> list[Event]:
-    """The events with the content that theirs have in files."""
-    rows = [{"id": event["key"], "v": event["payload"]} for event in events]
-    kinds = pa.schema({"id": pa.int64(), "v": pa.int64()})
-    content = content_of(pa.Table.from_pylist(rows, kinds)).tolist()
+def as_written(events: Sequence[Event], source: str = "") -> list[Event]:
+    """The events with the content that theirs have in files. Keys of MongoDB are read as texts."""
+    keys = pa.array([event["key"] for event in events], pa.int64())
+    payload = pa.array([event["payload"] for event in events], pa.int64())
+    read = keys.cast(pa.string()) if source == "mongodb" else keys
+    content = content_of(pa.table({"id": read, "v": payload})).tolist()
     return [{**event, "content": of_event} for event, of_event in zip(events, content, strict=True)]
 
 

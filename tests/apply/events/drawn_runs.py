@@ -137,7 +137,7 @@ def expected(run: Run, table: str) -> dict[int, int]:
     cases = [case for case in run.cases if case.table == table]
     keys = [10 * case.number + key for case in cases for key in KEYS]
     found: list[Event] = []
-    for event in as_written([event for case in cases for event in case.events]):
+    for event in as_written([event for case in cases for event in case.events], run.source):
         if event.get("truncation"):
             found += [event | {"key": key, "tx_id": None, "row_id": None} for key in keys]
         else:
@@ -177,7 +177,7 @@ def play(run: Run, seen: Seen) -> None:
         for table in TABLES:
             rows = bucket.rows(f"shop/{table}")
             assert len(rows) == len({row["id"] for row in rows})
-            assert {row["id"]: row["v"] for row in rows} == expected(run, table)
+            assert {int(row["id"]): row["v"] for row in rows} == expected(run, table)
 
 
 class _Player:
