@@ -115,6 +115,17 @@ def test_check_of_a_server_that_is_not_there_ends_with_code_three(
     assert "hush" not in done.out + done.error
 
 
+@pytest.mark.parametrize("command", ["check", "discover", "run --once", "capture --once"])
+def test_a_mistake_in_the_url_is_no_outage(
+    run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("SOURCE", "postgresql://nobody:hush@127.0.0.1:1/none?sslmode=zzz")
+    done = run(*command.split())
+    assert done.code == 2
+    assert "the sslmode in the URL of the source is not valid" in done.out + done.error
+    assert "hush" not in done.out + done.error
+
+
 def test_discover_shows_keys_and_types(run: Run, shop: Database) -> None:
     tables = {t["table"]: t for t in run("discover", "--json").facts()["tables"]}
     assert tables["public.orders"]["key"] == ["id"]

@@ -50,7 +50,7 @@ from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.base import REACHABLE, URL_CHECK, CheckResult, CheckSeverity
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.urls import StorageLocation
@@ -233,11 +233,13 @@ class Mirror:
             for finding in findings
             if finding.severity is CheckSeverity.ERROR
             and finding.table is None
-            and (is_new or finding.check == "reachable")
+            and (is_new or finding.check in {REACHABLE, URL_CHECK})
         ]
         found([finding for finding in findings if finding not in blocking[:1]])
         for finding in blocking[:1]:
-            if finding.check == "reachable":
+            if finding.check == URL_CHECK:
+                raise UsageError(finding.message, where="source.url", hint=finding.remedy)
+            if finding.check == REACHABLE:
                 raise SourceUnavailable(finding.message, hint=finding.remedy)
             raise PrerequisiteMissing(finding.message, where="the source", hint=finding.remedy)
         return findings

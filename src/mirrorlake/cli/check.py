@@ -33,7 +33,7 @@ def check(
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, say
     from mirrorlake.errors import UsageError
-    from mirrorlake.sources.base import CheckSeverity
+    from mirrorlake.sources.base import REACHABLE, URL_CHECK, CheckSeverity
 
     if sql and as_json:
         raise UsageError("--sql and --json cannot be used together", hint="Use one of them.")
@@ -53,7 +53,8 @@ def check(
             show_findings(findings)
         say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")
     if failed:
-        raise typer.Exit(3 if any(f.check == "reachable" for f in failed) else 1)
+        checks = {finding.check for finding in failed}
+        raise typer.Exit(2 if URL_CHECK in checks else 3 if REACHABLE in checks else 1)
 
 
 INDENT = " " * 9

@@ -74,6 +74,11 @@ class Inclusion(Enum):
     REFUSED = "refused"  # nothing was changed
 
 
+REACHABLE, URL_CHECK = "reachable", "url"
+"""The checks whether a source can be connected to: whether it answers, and, if it is not asked at
+all, its URL."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """The result of one check.

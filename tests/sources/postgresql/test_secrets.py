@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread
 
 import psycopg
 import pytest
@@ -28,6 +31,12 @@ MISTAKES = [
     "postgresql://u:hushhidden@localhost:port/db",
     "postgresql://u:hushhidden@localhost:1/db?sslmod=no",
     "postgresql://localhost:1/db?password=hush&hidden",
+    "postgresql://u:hush?sslmode=hidden@localhost:1/db",
+    "postgresql://u:hush?user=hidden@localhost:1/db",
+    *(
+        f"postgresql://u:hush@localhost:1/db?{name}=hidden"
+        for name in ("sslmode", "keepalives", "service", "hostaddr", "options", "passfile")
+    ),
     "postgresql//u:hushhidden@localhost:1/db",
     "u:hushhidden@localhost:1/db",
     "host=localhost port=1 password=hush hidden",
@@ -81,6 +90,44 @@ def test_a_url_that_leads_nowhere_is_not_repeated(url: str) -> None:
     said = everything_said(caught.value)
     assert "hush" not in said
     assert "hidden" not in said
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("localhost:1/db?sslmode=zzz", "sslmode"),
+        ("localhost:1/db?target_session_attrs=zzz", "target_session_attrs"),
+        ("localhost:1/db?ssl_min_protocol_version=zzz", "ssl_min_protocol_version"),
+        ("localhost:1/db?require_auth=zzz", "require_auth"),
+        ("localhost:1/db?keepalives=zzz", "keepalives"),
+        ("localhost:1/db?service=zzz", "service"),
+        ("localhost:1/db?hostaddr=zzz", "address"),
+        ("localhost:99999/db", "port"),
+        ("localhost:0/db", "port"),
+    ],
+)
+def test_a_parameter_that_is_not_valid_is_no_outage(given: str, named: str) -> None:
+    source = PostgresSource(PostgresSettings(f"postgresql://u@{given}"))
+    with pytest.raises(UsageError, match=f"the {named} in the URL of the source") as caught:
+        source.discover()
+    assert "zzz" not in everything_said(caught.value)
+
+
+def test_a_server_without_encryption_is_no_outage() -> None:
+    """A server that answers the request for it as PostgreSQL does without `ssl`."""
+
+    def answer() -> None:
+        with closing(listening.accept()[0]) as connection:
+            connection.recv(8)
+            connection.sendall(b"N")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        Thread(target=answer, daemon=True).start()
+        there = f"127.0.0.1:{listening.getsockname()[1]}"
+        url = f"postgresql://u@{there}/db?sslmode=require&gssencmode=disable"
+        (finding,) = PostgresSource(PostgresSettings(url)).check()
+    assert "is not reached as sslmode asks" in finding.message
+    assert "Set ssl in postgresql.conf" in finding.remedy
 
 
 @pytest.mark.parametrize("url", MISTAKES)

@@ -42,7 +42,7 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
-from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.base import REACHABLE, CheckResult, CheckSeverity
 from mirrorlake.storage.lease import Lease, renewed
 
 log = structlog.get_logger()
@@ -93,12 +93,12 @@ class EventApplier:
         except OSError as error:
             message = f"{where} cannot be listed: {error.strerror or type(error).__name__}"
             hint = "Check the place and the credentials in the environment."
-            return [CheckResult("reachable", CheckSeverity.ERROR, message, hint)]
+            return [CheckResult(REACHABLE, CheckSeverity.ERROR, message, hint)]
         if not listing.files and not listing.folders:
             message = f"{where} is empty, or not there"
             hint = "Check source.url and source.path, unless it is filled later."
-            return [CheckResult("reachable", CheckSeverity.WARNING, message, hint)]
-        return [CheckResult("reachable", CheckSeverity.OK, f"{where} can be listed")]
+            return [CheckResult(REACHABLE, CheckSeverity.WARNING, message, hint)]
+        return [CheckResult(REACHABLE, CheckSeverity.OK, f"{where} can be listed")]
 
     def once(self) -> ApplyReport:
         """Apply the files that are there when this is called. Raises LeaseHeld, Unavailable."""

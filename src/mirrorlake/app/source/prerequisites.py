@@ -19,7 +19,7 @@ from mirrorlake.config.sources import open_source
 from mirrorlake.errors import PrerequisiteMissing, Unavailable, UsageError
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
+from mirrorlake.sources.base import REACHABLE, URL_CHECK, CheckResult, CheckSeverity, Source
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.store import Store
@@ -31,7 +31,8 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
     records = Records(store, root.LANDING)
     with discovering(project, store) as source:
         found = source.check()
-        if all(one.check != "reachable" or one.severity is CheckSeverity.OK for one in found):
+        failed = {one.check for one in found if one.severity is not CheckSeverity.OK}
+        if not failed & {REACHABLE, URL_CHECK}:
             is_new = records.stream() is None
             other = source.objects.occupied() if is_new and source.objects else None
             found += [other] if other else []

@@ -20,6 +20,7 @@ from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
+    REACHABLE,
     AwaitedTransaction,
     CheckResult,
     CheckSeverity,
@@ -158,7 +159,7 @@ class MemorySource:
 
     def check(self) -> list[CheckResult]:
         found = f"{len(self._database.tables)} tables in memory"
-        return [CheckResult("reachable", CheckSeverity.OK, found)]
+        return [CheckResult(REACHABLE, CheckSeverity.OK, found)]
 
     def discover(self) -> list[SourceTable]:
         with self._database.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import threading
@@ -83,21 +84,35 @@ Result = TypeVar("Result")
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
     """An ordinary connection. Raises UsageError, SourceUnavailable; neither repeats the URL."""
-    facts = _facts(url, _TEXT_FORMS)
-    with translated():
-        connection = psycopg.connect(facts, autocommit=autocommit)
+    connection = _connected(_facts(url, _TEXT_FORMS), autocommit=autocommit)
     foreign_text.prepare(connection)
     return connection
 
 
 def connect_replication(url: str) -> Connection:
     """A replication connection (simple queries only)."""
-    facts = _facts(url, _STREAM_FORMS, replication="database")
-    with translated():
-        connection = psycopg.connect(facts, autocommit=True)
+    connection = _connected(_facts(url, _STREAM_FORMS, replication="database"), autocommit=True)
     if has_no_encoding(connection):
         simple_query(connection, "set client_encoding to 'SQL_ASCII'")
     return connection
+
+
+def _connected(facts: str, *, autocommit: bool) -> Connection:
+    """Raises UsageError, SourceUnavailable."""
+    # The first is not raised where the error is caught, which may repeat a part of a password.
+    try:
+        return psycopg.connect(facts, autocommit=autocommit)
+    except psycopg.OperationalError as error:
+        mistaken = _mistaken(error)
+        if mistaken is None:
+            with translated():
+                raise
+    raise UsageError(
+        f"the {mistaken} in the URL of the source is not valid",
+        where="source.url",
+        hint="The parameters and their values are those of libpq. Special characters in the "
+        "password must be percent-encoded: %3F for ?.",
+    )
 
 
 class SlotWaits(SourceUnavailable):
@@ -371,6 +386,27 @@ def translated() -> Iterator[None]:
         ) from error
 
 
+def _mistaken(error: psycopg.OperationalError) -> str | None:
+    """The parameter of the URL that libpq rejects, before it asks any server; None if it rejects
+    none. Its value is not repeated: it may be the end of a password."""
+    if not error.sqlstate:
+        for pattern in _MISTAKES:
+            if found := re.search(pattern, str(error)):
+                return found["name"]
+    return None
+
+
+_MISTAKES = (
+    r'invalid "?(?P<name>\w+)"? value: "',
+    r'invalid integer value "[^"]*" for connection option "(?P<name>\w+)"',
+    r'invalid (?P<name>port) number: "',
+    r'definition of (?P<name>service) "[^"]*" not found',
+    r'could not parse network (?P<name>address) "',
+    r'weak (?P<name>sslmode) "',
+)
+"""Parts of messages of libpq about parameters."""
+
+
 def _failure(error: psycopg.OperationalError) -> tuple[str, str]:
     """What PostgreSQL does to us, and what to do about it."""
     if not error.sqlstate:
@@ -381,6 +417,9 @@ def _failure(error: psycopg.OperationalError) -> tuple[str, str]:
                 return "rejected the login", hint
         if "FATAL:" in text:
             return "rejected the connection", "See the message and the log of the server."
+        for words, hint in _ENCRYPTION.items():
+            if words in text:
+                return "is not reached as sslmode asks", hint
     if error.sqlstate is None or error.sqlstate[:2] in _NO_CONNECTION:
         return _SILENT, "Check that it is running, and the host and port in the URL."
     if error.sqlstate == _NO_LOCK:
@@ -398,6 +437,13 @@ _REFUSALS = {
     'FATAL:  database "': "Check the database in the URL.",
 }
 """Part of the server's message to the remedy."""
+
+
+_ENCRYPTION = {
+    "server does not support SSL": "Set ssl in postgresql.conf, or another sslmode in the URL.",
+    "certificate": "Check sslmode, sslrootcert, sslcert and sslkey in the URL.",
+}
+"""Part of libpq's message to the remedy."""
 
 
 def _lacks_replication(error: psycopg.OperationalError) -> bool:

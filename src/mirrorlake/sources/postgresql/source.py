@@ -26,8 +26,10 @@ from mirrorlake.sources.base import (
     DESCRIBED,
     DIFFERS,
     LINEAGE,
+    REACHABLE,
     REPAIR,
     UNFOLLOWED,
+    URL_CHECK,
     AwaitedTransaction,
     CheckResult,
     CheckSeverity,
@@ -88,13 +90,13 @@ class PostgresSource:
     def check(self) -> list[CheckResult]:
         try:
             connection = self._sql()
-        except (SourceUnavailable, UsageError) as error:
-            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
+        except UsageError as error:
+            return [CheckResult(URL_CHECK, CheckSeverity.ERROR, error.what, error.hint)]
+        except SourceUnavailable as error:
+            return [CheckResult(REACHABLE, CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
             findings = [
-                CheckResult(
-                    "reachable", CheckSeverity.OK, f"connected to {connection.info.dbname}"
-                ),
+                CheckResult(REACHABLE, CheckSeverity.OK, f"connected to {connection.info.dbname}"),
                 *server_checks.server(connection, self._settings),
             ]
             catalog = self._catalog()
