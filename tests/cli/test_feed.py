@@ -161,6 +161,18 @@ def test_columns_that_changed_are_united_or_refused_on_request(
     assert pq.read_table(tmp_path / "x").schema.field("n").type == pa.int64()
 
 
+def test_a_key_that_does_not_fit_its_column_is_told_in_our_words(
+    run: Run, orders: FeedTable
+) -> None:
+    for command in (
+        ["feed", "shop.orders", "--from", "beginning", "--key", "x"],
+        ["trace", "shop.orders", "x"],
+    ):
+        done = run(*command, "--root", "shop")
+        assert (done.code, done.out) == (2, "")
+        assert "'x' is no value of the column id, which is a whole number" in done.error
+
+
 def test_a_key_column_that_earlier_versions_lack_is_refused(run: Run, tmp_path: Path) -> None:
     key = {"mirrorlake.keyColumns": '["id", "label"]'}
     table = FeedTable(tmp_path / "shop/Tables/shop/orders", **key)
@@ -170,6 +182,8 @@ def test_a_key_column_that_earlier_versions_lack_is_refused(run: Run, tmp_path: 
     done = run(*command, "--from", "1")
     assert (done.code, "label, which is no column of versions 1 to 1" in done.error) == (2, True)
     assert run(*command, "--from", "2").code == 0
+    done = run("trace", "shop.orders", "id=1", "label=x", "--root", "shop")
+    assert (done.code, "label, which is no column of version 1" in done.error) == (2, True)
 
 
 def test_a_table_is_named_by_its_folder_too(run: Run, orders: FeedTable) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorlake.errors import UsageError
 from mirrorlake.feed.rows import in_key_order, key_values, of_key, row_changes
 
 PRE, POST = "update_preimage", "update_postimage"
@@ -90,5 +91,31 @@ def test_a_number_for_which_a_column_has_no_room_is_in_no_row(
 
 @pytest.mark.parametrize("text", ["x", "", "1e", "1_0"])
 def test_what_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(pa.ArrowInvalid):
+    with pytest.raises(UsageError):
         of_key(pa.table({"id": pa.array([1], pa.int32())}), {"id": text})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "word"),
+    [
+        (pa.int64(), "x", "whole number"),
+        (pa.decimal128(4, 2), "1,5", "decimal number"),
+        (pa.float64(), "one", "floating point number"),
+        (pa.bool_(), "maybe", "boolean"),
+        (pa.date32(), "2026-02-30", "date"),
+        (pa.timestamp("us", "UTC"), "2026-02-30 10:00", "timestamp"),
+        (pa.timestamp("us"), "2026-02-03 10:00:00Z", "timestamp without time zone"),
+    ],
+)
+def test_what_is_no_value_of_its_column_is_told_in_our_words(
+    kind: pa.DataType, text: str, word: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_key(pa.table({"at": pa.array([None], kind)}), {"at": text})
+    assert caught.value.what == f"{text!r} is no value of the column at, which is a {word}"
+    assert caught.value.hint.startswith("Write ")
+
+
+def test_rows_are_not_found_by_a_list() -> None:
+    with pytest.raises(UsageError, match="rows cannot be found by the column tags"):
+        of_key(pa.table({"tags": pa.array([[1]])}), {"tags": "1"})

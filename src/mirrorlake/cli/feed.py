@@ -262,9 +262,6 @@ def _filter(found: Feed, key: Sequence[str] | None, kinds: Sequence[ChangeKind] 
             )
 
     def keep(rows: pa.Table) -> pa.Table:
-        try:
-            return of_key(of_kinds(rows, types) if types else rows, values)
-        except ValueError as error:
-            raise UsageError(f"--key does not fit its column: {error}") from error
+        return of_key(of_kinds(rows, types) if types else rows, values)
 
     return keep

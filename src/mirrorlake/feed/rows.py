@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -118,7 +118,7 @@ def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str])
 
 def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
     """The rows with these values, given as texts, in these columns; a timestamp is in UTC unless
-    its text has an offset. Raises ValueError.
+    its text has an offset. Raises UsageError for a text that is no value of its column.
 
     None has a number for which the column has no room: perhaps it had a narrower type then.
     """
@@ -126,9 +126,9 @@ def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
         kind = rows[name].type
         try:
             value = _value(text, kind)
-        except ValueError:
+        except (ValueError, pa.ArrowNotImplementedError) as error:
             if not ((pa.types.is_integer(kind) or pa.types.is_decimal(kind)) and _is_number(text)):
-                raise
+                raise _no_value(name, text, kind) from error
             return rows.slice(0, 0)
         # As keys, NaN is equal to itself, and -0.0 is not 0.0 (LZ-256, LZ-257).
         sought = codes.comparable(value)
@@ -143,6 +143,37 @@ def _value(text: str, kind: pa.DataType) -> pa.Array:
         with suppress(ValueError):  # which names an offset
             return given.cast(pa.timestamp(kind.unit)).cast(kind)
     return given.cast(kind)
+
+
+def _no_value(name: str, text: str, kind: pa.DataType) -> UsageError:
+    for is_kind, word, form in _FORMS:
+        if is_kind(kind):
+            return UsageError(
+                f"{text!r} is no value of the column {name}, which is a {word}",
+                where="the key",
+                hint=f"Write {form}.",
+            )
+    return UsageError(
+        f"rows cannot be found by the column {name}, which is a {kind}",
+        where="the key",
+        hint="Name the key column with COLUMN=VALUE.",
+    )
+
+
+def _is_local(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+_FORMS: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
+    (_is_local, "timestamp without time zone", "it as 2026-11-23 10:00:00, without an offset"),
+    (pa.types.is_timestamp, "timestamp", "it as 2026-11-23 10:00:00, in UTC, or with an offset"),
+    (pa.types.is_date, "date", "it as 2026-11-23"),
+    (pa.types.is_boolean, "boolean", "true or false"),
+    (pa.types.is_integer, "whole number", "it in digits"),
+    (pa.types.is_decimal, "decimal number", "it as 12.50"),
+    (pa.types.is_floating, "floating point number", "it as 12.5, 1e300 or NaN"),
+)
+"""Kinds of types, each in a word, and how a value of it is written."""
 
 
 def _is_number(text: str) -> bool:

@@ -87,10 +87,13 @@ def _changes(
             first = max(part.first, last - STEP + 1)
             bounds = replace(whole.request, start=AtVersion(first), end=AtVersion(last))
             for commit in reversed(list(Feed(bounds, options, log=log))):
-                try:
-                    rows = python_rows(of_key(commit.rows, values))
-                except (KeyError, ValueError) as error:
-                    raise UsageError(f"the key does not fit its column: {error}") from error
+                if absent := values.keys() - set(commit.rows.column_names):
+                    raise UsageError(
+                        f"the key names {min(absent)}, which is no column of version "
+                        f"{commit.version}",
+                        hint="`mirrorlake feed` reads a range of versions.",
+                    )
+                rows = python_rows(of_key(commit.rows, values))
                 batch = _batch(whole, commit.version)
                 for row in sorted(rows, key=_order, reverse=True):
                     kind = row[METADATA[0]]
