@@ -72,6 +72,21 @@ def test_words_on_columns_and_rows_that_are_not_there_are_an_error(
     assert refused.value.what == told
 
 
+@pytest.mark.parametrize("identity", ["full", "default", "nothing"])
+@pytest.mark.parametrize("columns", ["", "a int generated always as (1) stored"])
+def test_a_table_without_columns_has_nothing_to_mirror(
+    captured: Captured, columns: str, identity: str
+) -> None:
+    captured.run(
+        f"create table apples ({columns})", f"alter table apples replica identity {identity}"
+    )
+    found = [one for one in findings(captured, "columns") if "nothing of its rows" in one.message]
+    assert [one.severity for one in found] == [WARNING]
+    assert findings(captured, "replica identity") == []
+    captured.run("alter table apples add column id int primary key")
+    assert not any("nothing of" in one.message for one in findings(captured, "columns"))
+
+
 def test_an_unlogged_table_is_an_error(captured: Captured) -> None:
     captured.run("create unlogged table apples (id int primary key)")
     cure_first_statement(captured, the_finding(captured, "logged", ERROR))

@@ -168,7 +168,17 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             "Compute them in a view over the mirrored table.",
             name,
         )
-    if table.append_only:
+    if not (table.schema.names or table.refused):
+        yield CheckResult(
+            "columns",
+            _WARNING,
+            "the table has no column that is mirrored, so that nothing of its rows is, whatever "
+            "its replica identity",
+            "Exclude it in source.tables, or add a column: with a primary key or replica identity "
+            "full the table is then read again.",
+            name,
+        )
+    elif table.append_only:
         updates, deletes = (sum(pair[i] for pair in catalog.counted.values()) for i in (0, 1))
         yield CheckResult(
             "replica identity",
