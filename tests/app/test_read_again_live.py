@@ -18,6 +18,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.change import MARKER_COLUMN, Marker, SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.sources import ordered
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
@@ -406,8 +407,14 @@ def test_a_table_stops_for_the_second_of_two_reasons(database: Database, store: 
     ],
 )
 def test_a_table_that_cannot_be_read_again_stops(
-    database: Database, store: LocalStore, table: str, *, strict: bool
+    database: Database,
+    store: LocalStore,
+    table: str,
+    *,
+    strict: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ordered, "LARGEST_TABLE", 0)
     evolving = EvolvingDatabase(database, store, strict=strict)
     evolving.run(table, "insert into pears values (1, 'a')", TABLES[-1])
     evolving.capture()

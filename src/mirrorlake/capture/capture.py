@@ -312,6 +312,7 @@ class Capture:
         begun, new = set.union(*absent), set.intersection(*absent)
         for error in members.renamed(now, absent, self._records, self._sinks):
             members.stop(self._records, error)
+        members.check_unaltered([table for table in streamed if table.table in new], now)
         self._unloaded.begin([table for table in streamed if table.table in begun])
         seen = self._unloaded.seen(snapshot)
         found = [table for table in now if table.table in new and table.known]

@@ -30,6 +30,7 @@ from mirrorlake.errors import (
     NotSelected,
     PrerequisiteMissing,
     SelectionChanged,
+    SourceUnavailable,
     TableAltered,
     TableError,
     TableRecreated,
@@ -216,6 +217,23 @@ def renamed(
                 table=str(table.table),
                 hint=f"Run `mirrorlake reset {table.table}` to load it into all destinations.",
             )
+
+
+def check_unaltered(before: Sequence[SourceTable], after: Sequence[SourceTable]) -> None:
+    """Check that tables are the same before and after a snapshot was taken: of one that is not,
+    nobody knows whether the snapshot has it as it was or as it is. Raises SourceUnavailable."""
+    now = {table.table: table for table in after}
+    for table in before:
+        found = now.get(table.table, table)
+        if found.identity == table.identity and _described(found) != _described(table):
+            raise SourceUnavailable(
+                f"{table.table} was altered while a snapshot was taken",
+                hint="The load is restarted.",
+            )
+
+
+def _described(table: SourceTable) -> tuple[Any, ...]:
+    return table.schema, dict(table.source_types), table.key, table.whole_rows, table.append_only
 
 
 def try_again(records: Records, sinks: Sequence[Sink]) -> None:

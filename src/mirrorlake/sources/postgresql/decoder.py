@@ -75,6 +75,7 @@ class Decoder:
     keeps: Callable[[str, TableId], bool] = lambda _identity, _name: False
     secret: str = ""
     _relations: dict[int, DescribedRelation] = field(default_factory=dict)
+    _former: set[int] = field(default_factory=set)  # described as before they were loaded
     _open: _Open | None = None
     _described: DescribedLeaves = field(init=False)
     _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
@@ -366,6 +367,7 @@ class Decoder:
         if former != name and former not in self._faulty:
             yield self._fault(former, _renamed(former, name))
         former_table = self._table_of(relation.oid, name)
+        self._former.discard(relation.oid)
         try:
             followed = self._followed.get(index)
             known = self._relations[relation.oid] = self._describe(relation, name, after, followed)
@@ -408,12 +410,15 @@ class Decoder:
     def _table_of(self, oid: int, name: TableId) -> SourceTable | None:
         """The table as it was described last."""
         known = self._relations.get(oid)
-        return known.table if known else self.tables.get(name)
+        return known.table if known and oid not in self._former else self.tables.get(name)
 
     def _describe(
         self, relation: Relation, name: TableId, after: Lsn, followed: Followed | None
     ) -> DescribedRelation:
         """name: of the table in the mirror."""
+        if followed is not None and followed.is_former:
+            self._former.add(relation.oid)
+            return DescribedRelation(relation, None)
         selected = self.tables.get(name)
         if selected is None or selected.table in self._faulty:
             return DescribedRelation(relation, None)
@@ -469,6 +474,8 @@ class Decoder:
         oids = messages.int32(messages.start[at] + 1) & 0xFFFFFFFF
         for oid in np.unique(oids):
             known = self._relations.get(int(oid))
+            if int(oid) in self._former:
+                yield from self._as_before(int(oid), at[oids == oid], transactions, transaction)
             if known is None or known.table is None or known.table.table in self._faulty:
                 continue
             mine = self._not_loaded(known.table, at[oids == oid], transactions, transaction)
@@ -488,6 +495,16 @@ class Decoder:
                         yield changes(left, transaction, ordinal, unlogged)
             except TableError as error:
                 yield self._fault(known.table.table, error)
+
+    def _as_before(
+        self, oid: int, rows: np.ndarray, transactions: Transactions, transaction: np.ndarray
+    ) -> Iterator[TableLost]:
+        """Changes of a table that is described as it was before it was loaded: the load has them,
+        as the server describes the table anew once it was altered."""
+        name = self._names[str(oid)]
+        left = self._not_loaded(self.tables[name], rows, transactions, transaction)
+        if len(left) and name not in self._faulty and self.recognition is not None:
+            yield self._fault(name, self.recognition.altered(oid, "it was altered while loaded"))
 
     def _lacking(self, oid: int, known: DescribedRelation, lacking: KeyNotSent) -> Part:
         """What becomes of a table without the changes that lack the key. Raises TableError."""

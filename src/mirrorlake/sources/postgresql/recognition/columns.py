@@ -35,7 +35,8 @@ class Followed:
     """A table as a change describes it. copied, filled, saved, changes: as in `Alteration`, with
     texts. differs: columns of which earlier rows have unknown values, "" for the rows themselves,
     with the kind of change and why, in words. key, whole_rows, emptied, gone: as in
-    `Alteration`."""
+    `Alteration`. is_former: it is described as it was before it was loaded, for changes that the
+    load has."""
 
     known: Known
     copied: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Followed:
     whole_rows: bool = False
     emptied: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    is_former: bool = False
 
     @property
     def is_change(self) -> bool:

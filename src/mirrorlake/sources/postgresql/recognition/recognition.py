@@ -113,12 +113,16 @@ class Recognition:
         self._check(table, self._at_least(oid, look), look)
         came_under = self._came_under_another(oid, look)
         known = self._known[oid]
+        is_later = known.at > after  # it is known by what the catalog showed later
+        is_alike = not is_later or _is_alike(table, known, description, look)
+        if not is_alike and self.is_loaded(oid, after):
+            return Followed(known, is_former=True)
         if generated := columns.generated(known, look, description, transaction):
             raise _altered(table, f"generated column {generated} was published for a time")
         missed = _missed(table, known, look)
         earlier = _differs(missed, came_under)
-        if known.at > after:  # it is known by what the catalog showed later
-            if not _is_alike(table, known, description, look):
+        if is_later:
+            if not is_alike:
                 raise _altered(table, "it was altered while it was loaded")
             if not earlier:
                 return Followed(known)
