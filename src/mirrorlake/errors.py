@@ -322,14 +322,29 @@ def printable(fact: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-MOST_TABLES = 10
-"""Tables that a hint names."""
+MOST_NAMES = 10
+"""That a hint contains."""
 _ALIKE = 0.6
 
 
+def check_utf8(text: str, what: str) -> None:
+    """Refuse a text of the command line with bytes that Python could not decode. what: the text is.
+    Raises UsageError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not UTF-8", hint="Write it in this encoding.") from None
+
+
 def tables_like(asked: str, known: Iterable[object], none: str = "none") -> str:
-    """The hint of an error for a table that there is not: the tables that there are, those first
-    whose names are like the one that was asked for, and at most ten. none: said for no table."""
+    """The hint of an error for a table that there is not: the tables that there are, see
+    `names_like`."""
+    return f"The tables are: {names_like(asked, known, none)}."
+
+
+def names_like(asked: str, known: Iterable[object], none: str = "none") -> str:
+    """Names that there are, for an error for one that there is not: at most ten, those first that
+    are like the one that was asked for. none: said for no name."""
     matcher = difflib.SequenceMatcher(b=asked.casefold())
 
     def likeness(name: str) -> float:
@@ -342,9 +357,9 @@ def tables_like(asked: str, known: Iterable[object], none: str = "none") -> str:
         return (-nearest if nearest >= _ALIKE else 0.0), name
 
     names = sorted({printable(name) for name in known}, key=rank)
-    more = len(names) - MOST_TABLES
-    said = ", ".join(names[:MOST_TABLES]) or none
-    return f"The tables are: {said}{f', and {more:,} more' if more > 0 else ''}."
+    more = len(names) - MOST_NAMES
+    said = ", ".join(names[:MOST_NAMES]) or none
+    return f"{said}, and {more:,} more" if more > 0 else said
 
 
 class MissingFile(TableError):

@@ -84,6 +84,15 @@ def test_a_query_that_is_not_utf_8_is_refused(run: Run) -> None:
     assert (done.code, "the query is not UTF-8" in done.error) == (2, True)
 
 
+def test_a_name_of_a_table_that_is_not_utf_8_is_refused(run: Run) -> None:
+    for command in (
+        ["read", "sales.\udcff", "--csv", "rows.csv"],
+        ["publish", "rows.csv", "--table", "sales.\udcff", "--key", "id"],
+    ):
+        done = run(*command, "--root", "shop")
+        assert (done.code, "the name of the table is not UTF-8" in done.error) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("query", "hint"),
     [

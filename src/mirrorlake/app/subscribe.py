@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
-from mirrorlake.errors import FeedError, UsageError, printable
+from mirrorlake.errors import FeedError, UsageError, names_like, printable
 from mirrorlake.feed.bounds import AtVersion, Beginning, FeedRequest
 from mirrorlake.feed.commits.position_map import in_mirror
 from mirrorlake.feed.reader import Feed
@@ -269,11 +269,11 @@ def _record(store: Store, project: Project, name: str) -> SubscriptionRecord:
     records = Subscriptions(store)
     record = records.read(name)
     if record is None:
-        names = ", ".join(printable(one.name) for one in records.all())
+        names = names_like(name, (one.name for one in records.all()), "none yet")
         raise UsageError(
             f"there is no subscription {printable(name)}",
             where=project.name,
-            hint=f"The subscriptions are: {names or 'none yet'}.",
+            hint=f"The subscriptions are: {names}.",
         )
     return record
 

@@ -266,9 +266,10 @@ def _warn_of_repeat(first: Published) -> None:
 
 
 def _table(text: str) -> TableId:
-    from mirrorlake.errors import UsageError
+    from mirrorlake.errors import UsageError, check_utf8
     from mirrorlake.model.table import TableId
 
+    check_utf8(text, "the name of the table")
     table = TableId.parse(text)
     if not table.name:
         raise UsageError(

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from mirrorlake.delta import sql
-from mirrorlake.errors import FeedError, UsageError, tables_like
+from mirrorlake.errors import FeedError, UsageError, check_utf8, tables_like
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest, end_named, start_named
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.reasons import FeedReason
@@ -40,14 +40,8 @@ def run(
     each feed. verify: verify the page checksums of tables before; those of feeds always are. Raises
     UsageError, FeedError, and ForeignTable for a damaged file of a table.
     """
-    try:
-        text, tables = query.encode(), {}
-    except UnicodeEncodeError:  # bytes of the command line that Python could not decode
-        raise UsageError(
-            "the query is not UTF-8",
-            where="the query",
-            hint="Write texts of other bytes as a blob: '\\xFF'::blob.",
-        ) from None
+    check_utf8(query, "the query")
+    text, tables = query.encode(), {}
     for number, call in enumerate(reversed(list(_calls(text)))):
         name = f"__feed_{number}"
         tables[name] = _read(root, call, tell)

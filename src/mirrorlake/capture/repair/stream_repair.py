@@ -19,7 +19,7 @@ from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
-from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError
+from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError, names_like
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
@@ -173,7 +173,7 @@ class StreamRepair:
                     f"{name} is not stopped",
                     where=WHERE,
                     hint=f"`mirrorlake backfill {name}` compares it with the source. Stopped are: "
-                    f"{', '.join(sorted(stopped)) or 'none'}.",
+                    f"{names_like(name, stopped)}.",
                 )
             table = found.get(name)
             reason = unreadable(table) if table else "it is not selected, or not in the source"
