@@ -110,8 +110,9 @@ def _connected(facts: str, *, autocommit: bool) -> Connection:
     raise UsageError(
         f"the {mistaken} in the URL of the source is not valid",
         where="source.url",
-        hint="The parameters and their values are those of libpq. Special characters in the "
-        "password must be percent-encoded: %3F for ?.",
+        hint="The parameters and their values are those of libpq, which takes what the URL lacks "
+        "from variables such as PGSSLMODE. Special characters in the password must be "
+        "percent-encoded: %3F for ?.",
     )
 
 
