@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from mirrorlake import root
@@ -18,9 +19,12 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.base import CheckSeverity, Inclusion
 from mirrorlake.sources.postgresql import autovacuum, connect
 from mirrorlake.sources.postgresql.publishing import publication, rejected
+from mirrorlake.sources.postgresql.reading import heaps, key_ranges
+from mirrorlake.sources.postgresql.reading.by_key import read_rows
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.storage.local import LocalStore
@@ -120,6 +124,55 @@ def test_who_waits_for_the_locks_of_several_tables_gives_way_as_for_one(
         state = publication.state_of(ours, settings.publication)
         assert state is not None
         assert {table.in_source for table in tables} <= state.tables
+
+
+def test_who_reads_a_table_of_many_partitions_gives_way_as_for_one(captured: Captured) -> None:
+    """A query would wait for each partition, as long as all are locked one after another."""
+    numbers = range(5)
+    captured.begin(
+        *TABLES,
+        *(
+            f"create table many{n} partition of parts for values from ({n + 1}00) to ({n + 2}00)"
+            for n in numbers
+        ),
+        "insert into parts select 100 * n from generate_series(1, 5) n",
+        "analyze parts",
+    )
+    table = captured.discovered("parts")
+    key = pa.table({"id": pa.array([100], pa.int32())})
+    settings = captured.settings
+
+    def reread(connection: connect.Connection) -> int:
+        return read_rows(connection, table, key, settings.extremes, lambda *_: None).num_rows
+
+    def listed(connection: connect.Connection) -> int:
+        return len(heaps.parts(connection, table, 1 << 20))
+
+    def estimated(connection: connect.Connection) -> int:
+        return key_ranges.estimated(connection, table, KeyRange())
+
+    for read, found in ((reread, 1), (listed, 6), (estimated, 6)):
+        with closing(connect.connect(settings.url, autocommit=False)) as ours, ExitStack() as held:
+            ours.execute("set lock_timeout = '500ms'")
+            ours.commit()
+            locks = [held.enter_context(locked(captured.database, f"many{n}")) for n in numbers]
+            with ThreadPoolExecutor(1) as pool:
+                reading = pool.submit(read, ours)
+                while not reading.done() and locks:
+                    until(partial(is_waiting_or_done, captured, ours, reading))
+                    sleep(0.3)
+                    locks.pop(0).rollback()
+                with pytest.raises(psycopg.errors.LockNotAvailable):
+                    reading.result()
+            assert len(locks) > 1
+            ours.rollback()
+            for lock in locks:
+                lock.rollback()
+            assert read(ours) == found
+
+
+def is_waiting_or_done(captured: Captured, ours: connect.Connection, reading: Future[int]) -> bool:
+    return reading.done() or waited(captured, ours) > 0
 
 
 def waited(captured: Captured, ours: connect.Connection) -> float:

@@ -40,7 +40,7 @@ from mirrorlake.sources.postgresql.connect import (
     translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
-from mirrorlake.sources.postgresql.reading import heaps, key_ranges
+from mirrorlake.sources.postgresql.reading import heaps, key_ranges, lock_waits
 from mirrorlake.sources.postgresql.reading.copied_rows import (
     VERSION,
     VERSION_COLUMNS,
@@ -216,7 +216,7 @@ class PostgresSnapshot:
         check_readable(table)
         with self._reading(table) as connection:
             relation = relation_of(connection, table)
-            locked.lock(connection, relation)
+            lock_waits.lock(connection, table, relation)
             with closing(connect(self._settings.url)) as now:
                 locked.check(connection, now, table, self._known(table))
             columns = named_columns(

@@ -13,6 +13,7 @@ from psycopg import sql
 from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.sources.postgresql.changed_rows import NotedIn
 from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
+from mirrorlake.sources.postgresql.reading import lock_waits
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, rows_of
 from mirrorlake.sources.postgresql.reading.copy import block_of, rows_in
 from mirrorlake.sources.postgresql.reading.key_ranges import end_of
@@ -30,6 +31,7 @@ def read_rows(
     # The types that a query was described with are locked until its transaction ends.
     with connection.transaction():
         relation = relation_of(connection, table)
+        lock_waits.lock(connection, table, relation)
         if _are_builtin(connection, relation, keys.column_names):
             connection.execute(NAMES_ALIKE)
         columns = named_columns(connection, table, relation, extremes, noted)

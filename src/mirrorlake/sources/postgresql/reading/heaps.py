@@ -17,6 +17,7 @@ from psycopg import sql
 
 from mirrorlake.errors import RowsMoved, SourceUnavailable
 from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.reading import lock_waits
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, tid_text
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
@@ -30,7 +31,13 @@ _DEFINITION = """
 """
 
 # A snapshot shows the catalog of its moment; the functions look at the present one.
+# `pg_partition_tree` would lock all leaves until the transaction ends.
 _HEAPS = f"""
+with recursive tree(oid) as (
+    select {{table}}::oid
+    union all
+    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid and not i.inhdetachpending)
 select n.nspname::text, c.relname::text, c.oid::bigint, pg_relation_filenode(c.oid)::bigint,
        coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::int,
        (select jsonb_object_agg(a.attname, a.attnum) from pg_attribute a
@@ -39,8 +46,7 @@ select n.nspname::text, c.relname::text, c.oid::bigint, pg_relation_filenode(c.o
        has_table_privilege(c.oid, 'select'), nullif(c.relfilenode, 0)::bigint, {_DEFINITION}
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'f')
-  and (c.oid = %s::oid
-       or c.oid in (select relid::oid from pg_partition_tree(%s::oid::regclass) where isleaf))
+  and c.oid in (select oid from tree)
 order by c.oid
 """  # noqa: S608
 
@@ -101,12 +107,13 @@ class HeapRange:
 
 
 def parts(connection: Connection, table: SourceTable, part_bytes: int) -> list[SnapshotPart]:
-    """The ranges of a table that together contain each row once."""
+    """The ranges of a table that together contain each row once. Raises
+    psycopg.errors.LockNotAvailable."""
     step = max(part_bytes // _PAGE, 1)
     found = []
-    for schema, name, oid, file, pages, columns, *facts in connection.execute(
-        _HEAPS, [table.identity] * 2
-    ).fetchall():
+    query = sql.SQL(_HEAPS).format(table=sql.Literal(table.identity))
+    heaps = lock_waits.run(connection, table.identity, query).fetchall()
+    for schema, name, oid, file, pages, columns, *facts in heaps:
         has_versions, has_places, seen, definition = facts
         is_recognised = has_versions and has_places
         heap = Heap(schema, name, oid, file, columns or {}, is_recognised, seen, definition)
@@ -140,11 +147,10 @@ def lock(
     pages: HeapRange = part.range
     heap = pages.heap
     names = part.table.schema.names
-    cursor = connection.execute(
-        sql.SQL("select {} from {} limit 0").format(
-            sql.SQL(", ").join(map(sql.Identifier, names)), heap.relation
-        )
+    query = sql.SQL("select {} from {} limit 0").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)), heap.relation
     )
+    cursor = lock_waits.run(connection, heap.oid, query)
     described = cursor.pgresult
     assert described is not None
     numbers = {name: described.ftablecol(index) for index, name in enumerate(names)}

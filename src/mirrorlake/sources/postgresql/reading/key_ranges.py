@@ -18,6 +18,7 @@ from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.ordered import has_ranges
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.foreign_text import has_other_bytes
+from mirrorlake.sources.postgresql.reading import lock_waits
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn
 from mirrorlake.sources.postgresql.reading.named_columns import relation_of, selected
 from mirrorlake.sources.postgresql.types.mapping import Form
@@ -135,28 +136,34 @@ def _is_clamped(table: SourceTable, index: int, stretch: KeyStretch) -> bool:
 
 def estimated(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
     """How many rows are in a range: as the planner estimates it, or from a sample where it knows
-    nothing of the key."""
+    nothing of the key. Keeps the table locked until the transaction ends."""
+    relation = relation_of(connection, table)
+    lock_waits.lock(connection, table, relation)
     first = next(iter(table.key), None)
     size = connection.execute(_UNKNOWN, [table.identity, first]).fetchone()
     if first and size:
-        return _sampled(connection, table, keys, size=size[0])
-    return _planned(connection, table, keys)
+        return _sampled(connection, table, relation, keys, size=size[0])
+    return _planned(connection, table, relation, keys)
 
 
-def _planned(connection: Connection, table: SourceTable, keys: KeyRange) -> int:
+def _planned(
+    connection: Connection, table: SourceTable, relation: sql.Composed, keys: KeyRange
+) -> int:
     """How many rows the planner expects in a range."""
     query = sql.SQL("explain (format json) select from {}{}").format(
-        relation_of(connection, table), _where(table, keys, converts=has_other_bytes(connection))
+        relation, _where(table, keys, converts=has_other_bytes(connection))
     )
     ((plan,),) = connection.execute(query).fetchall()
     return int(plan[0]["Plan"]["Plan Rows"])
 
 
-def _sampled(connection: Connection, table: SourceTable, keys: KeyRange, size: int) -> int:
+def _sampled(
+    connection: Connection, table: SourceTable, relation: sql.Composed, keys: KeyRange, size: int
+) -> int:
     """How many rows are in a range, of as many as some pages have. size: of the table, in bytes."""
     percent = min(100.0, 100.0 * _SAMPLE_BYTES / max(size, 1))
     query = sql.SQL("select count(*) from {} tablesample system ({}){}").format(
-        relation_of(connection, table),
+        relation,
         sql.Literal(percent),
         _where(table, keys, converts=has_other_bytes(connection)),
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from psycopg import sql
-
 from mirrorlake.errors import SourceUnavailable, TableAltered
 from mirrorlake.sources.postgresql.catalog import read_types
 from mirrorlake.sources.postgresql.connect import Connection
@@ -32,12 +30,6 @@ select c.oid::bigint, c.relfilenode::bigint, n.nspname::text, c.relname::text
 from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
 order by c.oid
 """
-
-
-def lock(connection: Connection, relation: sql.Composable) -> None:
-    """Keep a table, and its partitions, as they are until the transaction ends. Needs no more
-    than the right to read a column."""
-    connection.execute(sql.SQL("select from {} limit 0").format(relation))
 
 
 def check(connection: Connection, now: Connection, table: SourceTable, known: Known | None) -> None:
