@@ -128,7 +128,7 @@ def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     ("said", "stops"),
     [
         ("evolve", set()),
-        ("stop", set(SchemaChangeKind)),
+        ("stop", set(SchemaChangeKind) - {SchemaChangeKind.TABLE_CREATED}),
         ("{type_widened: evolve}", set()),
         ("{table_recreated: stop}", {"table_recreated"}),
         ("{column_renamed: stop, type_changed: stop}", {"column_renamed", "type_changed"}),
@@ -167,6 +167,12 @@ def test_what_can_be_ignored_is_ignored_and_all_else_says_why_not(
         assert load(write(tmp_path, alone), {}).capture.ignores == {kind}
     else:
         assert f"{kind} can be evolve or stop, and not ignore: " in str(refused(tmp_path, alone))
+
+
+def test_a_table_that_is_created_has_nothing_to_stop(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nmirror: {schema_change: {table_created: stop}}\n"
+    expected = "table_created can be evolve or ignore, and not stop: "
+    assert expected in str(refused(tmp_path, text))
 
 
 @pytest.mark.parametrize("name", ["drop", "rename", "widen"])

@@ -105,6 +105,10 @@ class Project:
     def file(self) -> Path:
         return self.folder / "mirrorlake.yaml"
 
+    def is_landed(self, table: str) -> bool:
+        schema, name = table.split(".")
+        return (self.root / f"Files/LandingZone/{schema}.schema/{name}").exists()
+
     @property
     def root(self) -> Path:
         return self.folder / "root"

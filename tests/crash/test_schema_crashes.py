@@ -20,6 +20,7 @@ LOST = "alter table b.notes drop constraint notes_pkey"
 BACK = "alter table b.notes add primary key (id)"
 MISSED = "update b.notes set note = 'missed' where id < 5; delete from b.notes where id = 6"
 UNPUBLISHED = "alter publication mirrorlake_{name} drop table b.notes"
+LATE = "create table a.late (id int primary key); insert into a.late values (1)"
 QUIET = "alter table b.notes alter note set default 'x', add check (id > 0)"
 MESSAGES = [CrashPoint.MESSAGE_DUE, CrashPoint.MESSAGE_WRITTEN]
 LOOKED = [CrashPoint.WITHOUT_EFFECT_RECORDED, CrashPoint.ATTACHED_RECORDED]
@@ -63,6 +64,23 @@ def test_columns_of_a_quiet_table_are_followed_after_a_crash(
 @pytest.mark.parametrize("point", LOOKED)
 def test_what_has_no_effect_is_told_after_a_crash(project: Project, point: CrashPoint) -> None:
     killed_after(project, point, [CHANGES, QUIET])
+
+
+@pytest.mark.parametrize("point", [CrashPoint.ADMITTED_RECORDED])
+def test_a_table_that_comes_after_a_crash_is_left_out(project: Project, point: CrashPoint) -> None:
+    """And those that were there before it are not."""
+    project.configure("mirror", schema_change={"table_created": "ignore"})
+    project.killed_at(point, "capture", "--once")
+    project.database.execute(CHANGES, LATE)
+    project.killed_at(point, "capture", "--once")  # it is seen
+    assert not project.is_landed("a.late")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+    assert not project.is_landed("a.late")
+    project.killed_at(point, "reset", "a.late", "--yes")
+    project.run("capture", "--once")
+    assert_landed(project, "a.late")
 
 
 @pytest.mark.parametrize("point", MOVES)

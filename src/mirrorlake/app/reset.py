@@ -32,7 +32,7 @@ _FEED = "; its change feed is deleted too, and begins anew"
 @dataclass(frozen=True, slots=True)
 class Reset:
     """What a reset will do. captured: the zone is filled by our own capture. delivered: tables of
-    which there are event files."""
+    which there are event files; left_out: tables that were created later."""
 
     project: Project
     tables: Sequence[TableScan]
@@ -40,6 +40,7 @@ class Reset:
     captured: bool
     everything: bool
     delivered: Sequence[str] = ()
+    left_out: Sequence[str] = ()
 
     def sentences(self) -> list[str]:
         lines, store = [], store_of(self.project)
@@ -53,6 +54,7 @@ class Reset:
                 lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}{_FEED}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         lines += [f"{table}: write all its rows as events again" for table in self.delivered]
+        lines += [f"{table}: mirror it, although it was created later" for table in self.left_out]
         if self.everything and self.captured:
             lines.append(
                 "delete the recorded position in the source's log, and start from a new one"
@@ -81,7 +83,7 @@ class Reset:
             table_status_file.note_reset(store, clock, waiting)
 
     def _forget_files(self, store: Store, reached: CrashHook) -> None:
-        records = Records(store, root.LANDING)
+        records = Records(store, root.LANDING, reached=reached)
         record = records.stream()
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
@@ -89,9 +91,12 @@ class Reset:
             reached(CrashPoint.RESET_STREAM_FORGOTTEN)
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
             state.forget_all(records)
-        for name in records.unloaded() & {str(scan.table) for scan in self.tables}:
+        landed = {str(scan.table) for scan in self.tables}
+        for name in records.unloaded() & landed:
             # Should this be interrupted, its rows are read from the first one.
             BackfillRecords(records).drop(name)
+        # Before nothing is held of them, so that they are not left out.
+        records.admit({*landed, *self.stopped, *self.delivered, *self.left_out})
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             reached(CrashPoint.RESET_FOLDER_DELETED)
@@ -99,9 +104,9 @@ class Reset:
         for table in {*self.stopped, *self.delivered}:
             state.forget(records, table)
             records.forget(table)
-        for name in {*self.stopped, *self.delivered, *(str(scan.table) for scan in self.tables)}:
+        for name in {*self.stopped, *self.delivered, *landed}:
             records.load_rows(name)
-        for table in {*self.stopped, *(str(scan.table) for scan in self.tables)}:
+        for table in {*self.stopped, *landed}:
             BackfillRecords(records).drop(table)
 
 
@@ -117,7 +122,9 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     stopped = set(records.stopped())
     captured = records.stream() is not None
     delivered = set(state.delivered(records))
-    known = scans.keys() | stopped | delivered
+    admission = records.admission()
+    left_out = set(admission.left_out) if admission and tables is not None else set[str]()
+    known = scans.keys() | stopped | delivered | left_out
     wanted = chosen_of(known, tables)
     chosen = [scans[name] for name in wanted if name in scans]
     if not captured:
@@ -130,6 +137,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
         captured,
         everything=tables is None,
         delivered=[name for name in wanted if name in delivered],
+        left_out=[name for name in wanted if name in left_out],
     )
 
 

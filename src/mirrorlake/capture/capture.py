@@ -288,7 +288,14 @@ class Capture:
         self._source.keep_names(names, taken)
 
     def _captured(self) -> list[SourceTable]:
-        return members.captured(self._source.discover(), self._records, self._sinks)
+        if SchemaChangeKind.TABLE_CREATED not in self._settings.ignores:
+            self._records.end_admission()
+        return self._capturable(self._source.discover())
+
+    def _capturable(self, selected: Sequence[SourceTable]) -> list[SourceTable]:
+        records, sinks, ignored = self._records, self._sinks, self._settings.ignores
+        admitted = members.admitted(selected, records, sinks, ignored, self._clock)
+        return members.captured(admitted, records, sinks)
 
     def _replaced(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         """Tables that were created again since they were loaded, and are loaded again."""
@@ -514,7 +521,7 @@ class Capture:
         """Look for what would be lost silently, and for tables that came, went or were replaced."""
         now = self._source.discover()
         self._check_source(now)
-        found = {table.table for table in members.captured(now, self._records, self._sinks)}
+        found = {table.table for table in self._capturable(now)}
         streamed = {table.table for table in self._tables}
         is_joining = bool(self._replaced(now) or found - streamed)
         if not is_joining:

@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.record import Admission, Records
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
@@ -37,7 +37,10 @@ from mirrorlake.errors import (
     UnsupportedColumn,
     UnsupportedTable,
 )
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
+from mirrorlake.model.landed import format_time
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.table import SourceTable
@@ -46,6 +49,10 @@ log = structlog.get_logger()
 
 TABLE_STOPPED = "table_stopped"
 TABLE_REPLACED = "table_replaced"
+TABLE_LEFT_OUT = "table_left_out"
+
+ADMIT = "Run `mirrorlake reset {}` to mirror it."
+LEFT_OUT = "it was created or selected later, and mirror.schema_change ignores it"
 
 RECREATED = "the table was dropped and created again in the source; the new one is loaded"
 
@@ -74,6 +81,40 @@ def captured(
         for table in selected
         if table.refused is None
     ]
+
+
+def admitted(
+    selected: Sequence[SourceTable],
+    records: Records,
+    sinks: Sequence[Sink],
+    kinds: Collection[SchemaChangeKind],
+    clock: Clock,
+) -> list[SourceTable]:
+    """The tables that take part: where the project ignores tables that are created, those that were
+    there when that was first seen, or that a sink holds. kinds: the changes that it ignores.
+
+    It is recorded before the first of them is captured, so that a crash lets no table in.
+    """
+    if SchemaChangeKind.TABLE_CREATED not in kinds:
+        return list(selected)
+    found = records.admission()
+    first = [] if found else selected
+    inside = [
+        table
+        for table in selected
+        if (found and str(table.table) in found.tables) or _is_held(table.table, sinks)
+    ]
+    names = {str(table.table) for table in (*first, *inside)}
+    known = found or Admission(frozenset(), {})
+    others = sorted({str(table.table) for table in selected} - names)
+    now = format_time(clock.now())
+    left_out = {name: known.left_out.get(name, now) for name in others}
+    admission = Admission(known.tables | names, left_out)
+    for name in sorted(left_out.keys() - known.left_out.keys()):
+        log.warning(TABLE_LEFT_OUT, table=name, hint=ADMIT.format(name))
+    if admission != found:
+        records.write_admission(admission)
+    return [table for table in selected if str(table.table) in names]
 
 
 def stop(records: Records, error: TableError, **facts: Any) -> None:
@@ -262,15 +303,19 @@ def expecting_new(
     again: Collection[TableId],
     *,
     is_running: bool,
+    admits_new: bool = True,
 ) -> list[CheckResult]:
     """The findings, without errors on tables that are not published because they are new: capture
     adds them to the publication and loads them, soon if it runs and else when it starts. Of tables
-    that it adds `again` there is nothing to repair yet. landed: tables that were loaded."""
+    that it adds `again` there is nothing to repair yet. landed: tables that were loaded;
+    admits_new: whether tables join that are created later."""
     record = records.stream()
     if record is None or not record.is_established:
         return list(findings)
     stopped = records.stopped()
     known = {*landed, *stopped}
+    if not admits_new and (admission := records.admission()) is not None:
+        findings = _without_later(findings, known | admission.tables)
     refused = {finding.table for finding in findings if finding.check == "owner"}
     message = "the table is new and will be loaded " + (
         "by the running mirror, within a minute" if is_running else "at the next run"
@@ -285,6 +330,17 @@ def expecting_new(
             found.append(finding)
         elif finding.table not in refused:
             found.append(replace(finding, severity=CheckSeverity.OK, message=message, remedy=""))
+    return found
+
+
+def _without_later(findings: Sequence[CheckResult], admitted: Collection[str]) -> list[CheckResult]:
+    """The findings, with one alone on each table that is left out."""
+    found = list[CheckResult]()
+    for finding in findings:
+        if finding.table is None or str(finding.table) in admitted:
+            found.append(finding)
+        elif all(one.table != finding.table for one in found):
+            found.append(CheckResult("left out", CheckSeverity.OK, LEFT_OUT, "", finding.table))
     return found
 
 

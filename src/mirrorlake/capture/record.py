@@ -8,8 +8,9 @@ on; `append_only.json` holds what the source has counted of tables whose updates
 not captured; `attached.json` holds what tables have that changes no row, and `without_effect.json`
 the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
 have other values, which the stream will not say before one of their rows changes, and
-`ignored.json` those that differ by a change that the project ignores; `loads.json`, where not every
-table is loaded, says of which the rows are; `outage.json` is there while the source does not
+`ignored.json` those that differ by a change that the project ignores; `admitted.json` says which
+tables take part where the project ignores tables that are created later; `loads.json`, where not
+every table is loaded, says of which the rows are; `outage.json` is there while the source does not
 answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
 `retained.json` says how much of its log the source keeps, and `waiting_events.json` which events
 wait for their file; `truncated.json` (strict zones) holds the position before which nothing of a
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -53,6 +54,7 @@ WAITING_EVENTS = "waiting_events.json"
 LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 UNFOLLOWED, IGNORED = "unfollowed.json", "ignored.json"
+ADMITTED = "admitted.json"
 
 _SECRET = 32  # bytes
 
@@ -162,6 +164,19 @@ class Unfollowed:
 
     since: str
     change: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """`admitted.json`. tables: those that take part, by name; left_out: tables that were created
+    later, and when each was seen first."""
+
+    tables: frozenset[str]
+    left_out: Mapping[str, str]
+
+    def with_tables(self, names: Collection[str]) -> Admission:
+        left_out = {name: at for name, at in self.left_out.items() if name not in names}
+        return Admission(self.tables | {*names}, left_out)
 
 
 @dataclass(slots=True)
@@ -331,6 +346,25 @@ class Records:
     def write_ignored(self, tables: Mapping[str, Unfollowed]) -> None:
         found = {name: asdict(change) for name, change in tables.items()}
         self._write(IGNORED, {"tables": found})
+
+    def admission(self) -> Admission | None:
+        """Which tables take part; None where the project ignores none."""
+        found = self._read(ADMITTED)
+        return Admission(frozenset(found["tables"]), dict(found["left_out"])) if found else None
+
+    def write_admission(self, admission: Admission) -> None:
+        left_out = dict(sorted(admission.left_out.items()))
+        self._write(ADMITTED, {"tables": sorted(admission.tables), "left_out": left_out})
+        self.reached(CrashPoint.ADMITTED_RECORDED)
+
+    def admit(self, names: Collection[str]) -> None:
+        """Let tables take part, whenever they were created."""
+        if (found := self.admission()) is not None:
+            self.write_admission(found.with_tables(names))
+
+    def end_admission(self) -> None:
+        """Let all tables take part."""
+        self.store.delete(f"{self.folder}/{ADMITTED}")
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

@@ -65,6 +65,7 @@ def show_status(found: Status) -> None:
     """Print a status for people."""
     from mirrorlake.app.source.detached import WAYS
     from mirrorlake.app.status.backfills import sentence
+    from mirrorlake.capture.members import ADMIT, LEFT_OUT
     from mirrorlake.cli.output import show
     from mirrorlake.cli.subscriptions import left
     from mirrorlake.cli.targets import lines as target_lines
@@ -87,6 +88,8 @@ def show_status(found: Status) -> None:
     for table in found.tables:
         for line in _notes(table):
             show(f"{table.table}: {line}")
+    for name, at in found.left_out.items():
+        show(f"{name}: left out since {readable_time(at)}: {LEFT_OUT}. {ADMIT.format(name)}")
     for target in found.targets:
         for line in target_lines(target):
             show(line)

@@ -139,6 +139,11 @@ _NEVER_IGNORED = {
     "it is",
 }
 """The schema changes that no table can go on without, and why."""
+_NEVER_STOPPED = {
+    SchemaChangeKind.TABLE_CREATED: "a table that joins has nothing that could stop, and with "
+    "ignore it is left out",
+}
+"""Those at which no table can stop, and why."""
 
 
 class TableSection(Section):
@@ -160,7 +165,7 @@ class SchemaChangeSection(Section):
     """What a change of a table in the source does, per kind. drop: columns that are dropped in the
     source are dropped in the table too; rename: columns that are renamed in the source are renamed
     in the table, and not copied; widen: columns are widened by type widening, and files are not
-    rewritten. A string is a policy of all kinds; of those that cannot be ignored, `ignore` is
+    rewritten. A string is a policy of all kinds; of those for which it is not possible it is
     `evolve`."""
 
     column_added: PolicyOrIgnore = "evolve"
@@ -169,6 +174,7 @@ class SchemaChangeSection(Section):
     type_widened: Policy = "evolve"
     type_changed: Policy = "evolve"
     key_changed: Policy = "evolve"
+    table_created: PolicyOrIgnore = "evolve"
     table_recreated: Policy = "evolve"
     table_renamed: Policy = "evolve"
     table_truncated: PolicyOrIgnore = "evolve"
@@ -188,7 +194,7 @@ class SchemaChangeSection(Section):
             case "ignore":
                 return dict.fromkeys(set(SchemaChangeKind) - _NEVER_IGNORED.keys(), given)
             case "stop":
-                return dict.fromkeys(SchemaChangeKind, given)
+                return dict.fromkeys(set(SchemaChangeKind) - _NEVER_STOPPED.keys(), given)
             case str():
                 raise PydanticCustomError("policy", "This must be evolve, ignore, stop or a map")
             case dict():
@@ -196,6 +202,11 @@ class SchemaChangeSection(Section):
                     if given.get(kind) == "ignore":
                         raise PydanticCustomError(
                             "policy", f"{kind} can be evolve or stop, and not ignore: {why}"
+                        )
+                for kind, why in _NEVER_STOPPED.items():
+                    if given.get(kind) == "stop":
+                        raise PydanticCustomError(
+                            "policy", f"{kind} can be evolve or ignore, and not stop: {why}"
                         )
         return given
 

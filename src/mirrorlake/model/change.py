@@ -54,6 +54,7 @@ class SchemaChangeKind(StrEnum):
     TYPE_WIDENED = "type_widened"
     TYPE_CHANGED = "type_changed"
     KEY_CHANGED = "key_changed"
+    TABLE_CREATED = "table_created"
     TABLE_RECREATED = "table_recreated"
     TABLE_RENAMED = "table_renamed"
     TABLE_TRUNCATED = "table_truncated"

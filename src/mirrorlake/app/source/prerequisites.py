@@ -17,6 +17,7 @@ from mirrorlake.capture.watch import unpublished
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
 from mirrorlake.errors import PrerequisiteMissing, Unavailable, UsageError
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import REACHABLE, URL_CHECK, CheckResult, CheckSeverity, Source
@@ -42,7 +43,10 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
         found.append(CheckResult("detached", CheckSeverity.ERROR, problem.what, problem.hint))
     is_running = holder_of(store, ended.CAPTURE, WallClock().now()) is not None
     landed = {*map(str, known(records)), *delivered(records)}
-    return expecting_new(found, records, landed, again, is_running=is_running)
+    admits_new = SchemaChangeKind.TABLE_CREATED not in project.capture.ignores
+    return expecting_new(
+        found, records, landed, again, is_running=is_running, admits_new=admits_new
+    )
 
 
 def _added_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -39,8 +40,9 @@ class Status:
     nothing; wait: for what it can take no snapshot; retention: what the source kept of its log when
     capture last looked; errors: what ended processes that do not run now, as by `ended.errors`;
     targets: tables that are built from change feeds; subscriptions: who reads the changes, and how
-    long what they have not read is kept (CF-189); backfills: of each table the last; events: where
-    event files are read, "" where none are; dead_events: how many of them could not be applied."""
+    long what they have not read is kept (CF-189); left_out: tables that came later, which the
+    project ignores, and when each was seen; backfills: of each table the last; events: where event
+    files are read, "" where none are; dead_events: how many of them could not be applied."""
 
     mirror: str
     capture: str | None
@@ -56,6 +58,7 @@ class Status:
     targets: list[TargetStatus] = field(default_factory=list)
     subscriptions: list[SubscriptionState] = field(default_factory=list)
     backfills: list[BackfillJob] = field(default_factory=list)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     events: str = ""
     dead_events: int = 0
 
@@ -81,6 +84,7 @@ class Status:
             "tables": [table.facts() for table in self.tables],
             "targets": [target.facts() for target in self.targets],
             "subscriptions": [one.facts() for one in self.subscriptions],
+            "left_out": [{"table": name, "since": at} for name, at in self.left_out.items()],
             "backfills": [job.as_facts() for job in self.backfills],
             "events": {"url": self.events, "dead": self.dead_events} if self.events else None,
         }
@@ -121,6 +125,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
     records = Records(store, scanner.zone())
     backfills = BackfillRecords(records)
     jobs = backfills.jobs()
+    admission = records.admission()
 
     def progress(path: str, table: str) -> Progress:
         return read_progress(TableLog.below(store, path), table)
@@ -151,6 +156,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         targets=targets_of(project, moment),
         subscriptions=states(project, moment),
         backfills=jobs,
+        left_out=admission.left_out if admission else {},
     )
 
 
