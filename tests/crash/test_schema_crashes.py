@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from mirrorlake.capture.record import Records
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.root import LANDING
+from mirrorlake.storage.local import LocalStore
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
@@ -64,6 +67,24 @@ def test_columns_of_a_quiet_table_are_followed_after_a_crash(
 @pytest.mark.parametrize("point", LOOKED)
 def test_what_has_no_effect_is_told_after_a_crash(project: Project, point: CrashPoint) -> None:
     killed_after(project, point, [CHANGES, QUIET])
+
+
+@pytest.mark.parametrize("point", [CrashPoint.IGNORED_RECORDED])
+def test_a_table_that_differs_is_marked_after_a_crash_until_it_is_read_again(
+    project: Project, point: CrashPoint
+) -> None:
+    """Its rows are those of the source, because all keys that it had are inserted again: once."""
+    records = Records(LocalStore(project.root), LANDING)
+    project.configure("mirror", schema_change={"table_truncated": "ignore"})
+    killed_after(project, point, [CHANGES])
+    assert [*records.ignored()] == ["b.notes"]
+    project.database.execute("truncate b.notes")
+    project.run("backfill", "b.notes", "--no-wait")
+    project.run("capture", "--once")
+    project.killed_at(point, "capture", "--once")  # the mark is removed
+    project.run("capture", "--once")
+    assert not records.ignored()
+    assert_landed(project)
 
 
 @pytest.mark.parametrize("point", [CrashPoint.ADMITTED_RECORDED])

@@ -346,6 +346,7 @@ class Records:
     def write_ignored(self, tables: Mapping[str, Unfollowed]) -> None:
         found = {name: asdict(change) for name, change in tables.items()}
         self._write(IGNORED, {"tables": found})
+        self.reached(CrashPoint.IGNORED_RECORDED)
 
     def admission(self) -> Admission | None:
         """Which tables take part; None where the project ignores none."""

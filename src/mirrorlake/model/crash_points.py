@@ -33,6 +33,7 @@ class CrashPoint(StrEnum):
     APPEND_ONLY_RECORDED = "capture.append_only.recorded"
     WITHOUT_EFFECT_RECORDED = "capture.without_effect.recorded"
     ATTACHED_RECORDED = "capture.attached.recorded"
+    IGNORED_RECORDED = "capture.ignored.recorded"
     ADMITTED_RECORDED = "capture.admitted.recorded"
     PUBLICATION_LEFT = "capture.publication.left"
     PUBLICATION_MOVED = "capture.publication.moved"
