@@ -51,6 +51,12 @@ def delta_path(table: TableId, default_schema: str | None) -> str:
     return "/".join(filter(None, [TABLES, escaped(schema or ""), escaped(table.name)]))
 
 
+def table_at(path: str) -> TableId:
+    """The table of a path of `delta_path`, with the default schema where that has one."""
+    schema, _, name = path.removeprefix(f"{TABLES}/").rpartition("/")
+    return TableId("/".join(map(true_name, schema.split("/"))), true_name(name))
+
+
 def earlier_path(table: TableId, default_schema: str | None) -> str:
     """The path in earlier releases, which did not escape names."""
     schema = table.schema or default_schema

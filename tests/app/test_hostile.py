@@ -23,6 +23,7 @@ from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
+from mirrorlake.model.table import TableId
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.fuzz.apart import Apart
@@ -98,7 +99,9 @@ class TestNames:
         zone.land(name, 2, {"id": [1], "v": ["b"], MARKER: [1]})
         assert applied(zone, outside).errors == []
         assert zone.rows(name) == [(1, "b")]
-        assert stated(zone) == dict.fromkeys(["s.good", f"s.{name}"], TableState.REPLICATING)
+        assert stated(zone) == dict.fromkeys(
+            ["s.good", str(TableId("s", name))], TableState.REPLICATING
+        )
 
     @pytest.mark.full
     @pytest.mark.spark

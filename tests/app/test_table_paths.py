@@ -17,6 +17,7 @@ from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.delta import sql
 from mirrorlake.errors import UsageError
+from mirrorlake.model.table import TableId
 from mirrorlake.root import escaped, true_name
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
@@ -92,7 +93,7 @@ def test_a_table_of_an_earlier_release_stays_in_its_place(zone: Zone, name: str)
     project = Project.of_root(zone.root)
     assert files.read(project, f"s.{name}").recorded == 2
     (status,) = mirror_status.read(project).tables
-    assert (status.table, status.last_file) == (f"s.{name}", 2)
+    assert (status.table, status.last_file) == (str(TableId("s", name)), 2)
     (said,) = plan_reset(project, [f"s.{name}"]).sentences()
     assert f"delete Tables/s/{name} " in said
 

@@ -71,7 +71,7 @@ class TestSchema:
 
 
 class TestTableId:
-    @pytest.mark.parametrize("text", ["orders", "sales.orders", "a.b.orders"])
+    @pytest.mark.parametrize("text", ["orders", "sales.orders", '"a.b".orders'])
     def test_a_name_prints_as_it_was_read(self, text: str) -> None:
         assert str(TableId.parse(text)) == text
 

@@ -14,8 +14,8 @@ from mirrorlake.delta.tables import delta_tables
 from mirrorlake.errors import UsageError, tables_like
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest
 from mirrorlake.feed.reader import Feed
-from mirrorlake.model.table import TableId
-from mirrorlake.root import TABLES, delta_path, earlier_path, true_name
+from mirrorlake.model.table import TableId, is_printed, named
+from mirrorlake.root import delta_path, earlier_path, table_at
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import UnsafePath
 from mirrorlake.storage.urls import is_url
@@ -86,16 +86,18 @@ def location_of(settings: Callable[[], Project], table: str) -> tuple[str, Objec
 def table_named(project: Project, table: str) -> tuple[str, ObjectOptions | None]:
     """Where the table of a name is, and how it is reached. Raises UsageError for anything else than
     the name of a table that there is."""
-    store, named = store_of(project), TableId.parse(table)
-    schema = project.mirror.default_schema
-    for path in dict.fromkeys([delta_path(named, schema), earlier_path(named, schema)]):
+    store, schema = store_of(project), project.mirror.default_schema
+    known: dict[str, str] | None = None
+    if not is_printed(table):  # of which there may be several
+        known = {str(table_at(path)): path for path in delta_tables(store)}
+        table = named(table, known, where=project.name)
+    found = TableId.parse(table)
+    for path in dict.fromkeys([delta_path(found, schema), earlier_path(found, schema)]):
         with suppress(UnsafePath):
             if TableLog.below(store, path).versions():
                 return store.location(path), store.options(path)
-    known = [
-        ".".join(map(true_name, path.removeprefix(f"{TABLES}/").split("/")))
-        for path in delta_tables(store)
-    ]
+    if known is None:
+        known = {str(table_at(path)): path for path in delta_tables(store)}
     raise UsageError(
         f"there is no table {table}",
         where=project.name,

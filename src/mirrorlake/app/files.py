@@ -22,6 +22,7 @@ from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.mirror.table.known_table import KnownTable
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FileName, format_time
+from mirrorlake.model.table import named
 from mirrorlake.storage.store import Store, UnsafePath
 
 MARKERS = ("insert", "update", "delete", "upsert")
@@ -81,6 +82,7 @@ def read(project: Project, table: str) -> TableFiles:
     """
     store = store_of(project)
     scan = _scan(project, store, table)
+    table = str(scan.table)
     path = TablePaths(store, project.mirror.default_schema).of(scan)
     try:
         known, done = _known(project, store, scan, path)
@@ -98,6 +100,7 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
     settings = project.mirror
     scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
     scans = {str(scan.table): scan for scan in scanner.scan()}
+    table = named(table, scans, where="files")
     if table not in scans:
         raise UsageError(
             f"there is no table {table}",

@@ -23,6 +23,7 @@ from mirrorlake.mirror.table.processed import folder_of
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import PartName
+from mirrorlake.model.table import named
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
@@ -85,6 +86,7 @@ class Reset:
     def _forget_files(self, store: Store, reached: CrashHook) -> None:
         records = Records(store, root.LANDING, reached=reached)
         record = records.stream()
+        records.rewrite()
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start="", repair=""))
@@ -143,7 +145,9 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
 
 def chosen_of(known: Collection[str], tables: Sequence[str] | None) -> list[str]:
     """The tables that are asked for, all for None. Raises UsageError for one that is not known."""
-    wanted = sorted(known) if tables is None else list(tables)
+    if tables is None:
+        return sorted(known)
+    wanted = list(dict.fromkeys(named(name, known, where="reset") for name in tables))
     for name in wanted:
         if name not in known:
             raise UsageError(

@@ -236,6 +236,7 @@ class Capture:
             return
         self._lease.take()
         self._records.end_outage()
+        self._records.rewrite()
         for sink in self._sinks:
             sink.recover()
         self._has_begun = True

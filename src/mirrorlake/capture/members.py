@@ -41,7 +41,7 @@ from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.landed import format_time
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, is_printed
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.table import SourceTable
 
@@ -72,6 +72,7 @@ def captured(
     selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
 ) -> list[SourceTable]:
     """The tables to capture, by name."""
+    _rename_stopped([table.table for table in selected], records)
     for table in selected:
         _admit(table, records, sinks)
     _leave_out({table.table for table in selected}, records, sinks)
@@ -115,6 +116,17 @@ def admitted(
     if admission != found:
         records.write_admission(admission)
     return [table for table in selected if str(table.table) in names]
+
+
+def _rename_stopped(tables: Sequence[TableId], records: Records) -> None:
+    """Note tables that an earlier release stopped before anything of them was there, and of which
+    it recorded a name without quotes, by their names."""
+    for former, facts in records.stopped().items():
+        meant = [] if is_printed(former) else [one for one in tables if one.plain == former]
+        for table in meant:
+            records.stop(str(table), facts)
+        if meant:
+            records.go_on(former)
 
 
 def stop(records: Records, error: TableError, **facts: Any) -> None:

@@ -38,7 +38,7 @@ from mirrorlake.model.landed import (
     parse_time,
     readable_time,
 )
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, Value, is_printed
 from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.table import Attached, KnownTables
 from mirrorlake.storage.store import Store
@@ -55,6 +55,7 @@ LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 UNFOLLOWED, IGNORED = "unfollowed.json", "ignored.json"
 ADMITTED = "admitted.json"
+EVENTS = "events.json"
 
 _SECRET = 32  # bytes
 
@@ -232,8 +233,7 @@ class Records:
 
     def stopped(self) -> dict[str, dict[str, Any]]:
         """Table name to the error that stopped its capture."""
-        found = self._read(STOPPED).get("tables", {})
-        return dict(found)
+        return self._tables(STOPPED)
 
     def stop(self, table: str, error: Mapping[str, Any]) -> None:
         self._write(STOPPED, {"tables": self.stopped() | {table: dict(error)}})
@@ -278,7 +278,7 @@ class Records:
     def loads(self) -> dict[str, bool] | None:
         """By table name whether its rows are loaded; None where all are."""
         found = self._read(LOADS)
-        return dict(found["tables"]) if found else None
+        return self._printed(found["tables"]) if found else None
 
     def write_loads(self, tables: Mapping[str, bool]) -> None:
         self._write(LOADS, {"tables": dict(tables)})
@@ -295,7 +295,7 @@ class Records:
 
     def append_only(self) -> dict[str, AppendOnly]:
         """By table name, as the last look found them."""
-        found = self._read(APPEND_ONLY).get("tables", {})
+        found = self._tables(APPEND_ONLY)
         return {name: AppendOnly.parse(facts) for name, facts in found.items()}
 
     def write_append_only(self, tables: Mapping[str, AppendOnly]) -> None:
@@ -305,7 +305,7 @@ class Records:
 
     def attached(self) -> dict[str, dict[str, Attached]]:
         """By table name `SourceTable.attached`, as of the last look."""
-        found = self._read(ATTACHED).get("tables", {})
+        found = self._tables(ATTACHED)
         return {
             name: {key: Attached(*facts) for key, facts in attached.items()}
             for name, attached in found.items()
@@ -321,7 +321,7 @@ class Records:
 
     def without_effect(self) -> dict[str, tuple[WithoutEffect, ...]]:
         """By table name the last changes of its schema that change no row, the oldest first."""
-        found = self._read(WITHOUT_EFFECT).get("tables", {})
+        found = self._tables(WITHOUT_EFFECT)
         return {name: tuple(WithoutEffect(**c) for c in changes) for name, changes in found.items()}
 
     def write_without_effect(self, tables: Mapping[str, Sequence[WithoutEffect]]) -> None:
@@ -331,7 +331,7 @@ class Records:
 
     def unfollowed(self) -> dict[str, Unfollowed]:
         """By table name, as of the last look."""
-        found = self._read(UNFOLLOWED).get("tables", {})
+        found = self._tables(UNFOLLOWED)
         return {name: Unfollowed(**facts) for name, facts in found.items()}
 
     def write_unfollowed(self, tables: Mapping[str, Unfollowed]) -> None:
@@ -340,7 +340,7 @@ class Records:
 
     def ignored(self) -> dict[str, Unfollowed]:
         """By table name, until it is read again."""
-        found = self._read(IGNORED).get("tables", {})
+        found = self._tables(IGNORED)
         return {name: Unfollowed(**facts) for name, facts in found.items()}
 
     def write_ignored(self, tables: Mapping[str, Unfollowed]) -> None:
@@ -351,7 +351,10 @@ class Records:
     def admission(self) -> Admission | None:
         """Which tables take part; None where the project ignores none."""
         found = self._read(ADMITTED)
-        return Admission(frozenset(found["tables"]), dict(found["left_out"])) if found else None
+        if not found:
+            return None
+        tables = self._printed(dict.fromkeys(found["tables"]))
+        return Admission(frozenset(tables), self._printed(found["left_out"]))
 
     def write_admission(self, admission: Admission) -> None:
         left_out = dict(sorted(admission.left_out.items()))
@@ -369,7 +372,7 @@ class Records:
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""
-        return dict(self._read(KNOWN).get("tables", {}))
+        return self._tables(KNOWN)
 
     def know(self, tables: KnownTables, at: str = "") -> None:
         """By what tables are known from a point on, which counts from the next `confirm` on that
@@ -399,7 +402,8 @@ class Records:
             self.reached(CrashPoint.KNOWN_RECORDED)
 
     def _pending(self) -> list[dict[str, Any]]:
-        return list(self._read(KNOWN).get("pending", ()))
+        pending = self._read(KNOWN).get("pending", ())
+        return [entry | {"tables": self._printed(entry["tables"])} for entry in pending]
 
     def _know(
         self, known: Mapping[str, Mapping[str, Any]], pending: Sequence[Mapping[str, Any]]
@@ -458,7 +462,13 @@ class Records:
     def truncated(self) -> dict[str, dict[str, str]]:
         """Table name to `position` and `generation` of its last truncation (strict zones), and to
         `schema` and `identity` of the table."""
-        return dict(self._read(TRUNCATED).get("tables", {}))
+        found: dict[str, dict[str, str]] = self._read(TRUNCATED).get("tables", {})
+        # The folder of one may be deleted; of an earlier release its schema says what is its name.
+        for former in [name for name in found if not is_printed(name)]:
+            if schema := found[former].get("schema"):
+                name = str(TableId(schema, former.removeprefix(f"{schema}.")))
+                found.setdefault(name, found.pop(former))
+        return self._printed(found)
 
     def truncate(
         self, table: TableId, position: str, generation: str, identity: str | None = None
@@ -466,6 +476,55 @@ class Records:
         entry = {"position": position, "generation": generation}
         entry |= {"schema": table.schema, "identity": identity} if identity else {}
         self._write(TRUNCATED, {"tables": self.truncated() | {str(table): entry}})
+
+    def _tables(self, path: str) -> dict[str, Any]:
+        return self._printed(self._read(path).get("tables", {}))
+
+    def _printed(self, tables: Mapping[str, Value]) -> dict[str, Value]:
+        """What is recorded of tables, by the names that are printed now: an earlier release put no
+        part of a name in quotes."""
+        if all(map(is_printed, tables)):
+            return dict(tables)
+        delivered = self._delivered()
+        found = {name: one for name, one in tables.items() if is_printed(name)}
+        for former in tables.keys() - found.keys():
+            for name in self.printed_names(former, delivered):
+                found.setdefault(name, tables[former])
+        return found
+
+    def rewrite(self) -> None:
+        """Write what an earlier release recorded of tables under the names that are printed now,
+        while their folders, which say what these are, are there."""
+        tables = (STOPPED, TRUNCATED, APPEND_ONLY, LOADS, ATTACHED, WITHOUT_EFFECT)
+        for path in (*tables, UNFOLLOWED, IGNORED):
+            self._rewrite(path)
+        if (known := self.known()).keys() != self._read(KNOWN).get("tables", {}).keys():
+            self._know(known, self._pending())
+
+    def _rewrite(self, path: str) -> None:
+        record = self._read(path)
+        if not all(map(is_printed, tables := record.get("tables", {}))):
+            now = self.truncated() if path == TRUNCATED else self._printed(tables)
+            self._write(path, {"tables": now})
+
+    def printed_names(self, text: str, delivered: Collection[TableId] | None = None) -> list[str]:
+        """As in `layout`, also of tables of which event files were written. delivered: these, if
+        they are known."""
+        names = layout.printed_names(self.store, self.zone, text)
+        if all(map(is_printed, names)):
+            return names
+        known = self._delivered() if delivered is None else delivered
+        return [str(table) for table in known if table.plain == text] or names
+
+    def _delivered(self) -> set[TableId]:
+        """The tables of which event files were written; the record names their parts."""
+        try:
+            stored = json.loads(self.store.read(f"{self.folder}/{EVENTS}"))
+            states = [*stored["destinations"].values()] if "destinations" in stored else [stored]
+            tables = [facts for state in states for facts in state["tables"].values()]
+            return {TableId(facts["schema"], facts["name"]) for facts in tables}
+        except UNREADABLE:
+            return set()
 
     def _read(self, path: str) -> dict[str, Any]:
         try:

@@ -178,7 +178,8 @@ def publish(
     from mirrorlake.storage.urls import open_store
 
     logs.configure(verbose=False, quiet=True)
-    named, inputs = _table(table), files or []
+    inputs = files or []
+    _check_named(table)
     if not (inputs or drop or release or give_up or hold):
         raise UsageError(
             "there is nothing to do", hint="Name files to publish, such as orders.csv."
@@ -204,6 +205,7 @@ def publish(
             on_progress=on_progress,
         ) as publisher,
     ):
+        named = publisher.named(table)
         if drop:
             _drop(publisher, store, named, wait)
         elif wait is not None and not initial:
@@ -265,17 +267,15 @@ def _warn_of_repeat(first: Published) -> None:
         )
 
 
-def _table(text: str) -> TableId:
+def _check_named(table: str) -> None:
     from mirrorlake.errors import UsageError, check_utf8
     from mirrorlake.model.table import TableId
 
-    check_utf8(text, "the name of the table")
-    table = TableId.parse(text)
-    if not table.name:
+    check_utf8(table, "the name of the table")
+    if not TableId.parse(table).name:
         raise UsageError(
             "no table was given", where="--table", hint="Use, for example, --table sales.orders."
         )
-    return table
 
 
 def _types(publisher: Publisher, table: TableId, given: Mapping[str, str]) -> dict[str, DataType]:

@@ -30,7 +30,7 @@ from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings, TableOptions, TableTemplate
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import SchemaChangeKind
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import printed
 from mirrorlake.sources.postgresql.section import PostgresSection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.section import Section, SourceSettings
@@ -513,7 +513,7 @@ class ProjectFile(Section):
                     where=where,
                     hint=f"Remove this setting, or {closed[0]}.",
                 )
-            found[str(TableId.parse(name))] = options
+            found[printed(name)] = options
         return found
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mirrorlake.delta import sql
 from mirrorlake.delta.quoting import quoted
 from mirrorlake.errors import check_utf8, unwritable
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, named
 
 _BATCH_ROWS = 65_536
 
@@ -33,7 +33,10 @@ def write(root: Path, table: str, form: FileForm, file: Path, *, verify: bool = 
     if file.is_dir():
         raise unwritable(file, "it is a folder")
     check_utf8(table, "the name of the table")
-    name = TableId.parse(table)
+    known = (
+        TableId("" if schema == "main" else schema, one) for schema, one, _ in sql.tables(root)
+    )
+    name = TableId.parse(named(table, map(str, known), where="table"))
     view = f"{quoted(name.schema or 'main')}.{quoted(name.name)}"
     rows = sql.run(root, f"select * from {view}", verify=verify)  # noqa: S608  (quoted)
     assert rows is not None

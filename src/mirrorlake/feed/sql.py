@@ -17,6 +17,7 @@ from mirrorlake.errors import FeedError, UsageError, check_utf8, tables_like
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest, end_named, start_named
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.model.table import TableId, named
 
 NAME = "feed"
 _STRING = re.compile(r"'(?:[^']|'')*'")
@@ -118,8 +119,8 @@ def _read(root: Path, call: _Call, tell: Callable[[str, Feed], None]) -> pa.Tabl
         raise _refused("it takes the name of a table, a start and an end")
     path = _path(root, positional[0])
     given: FeedArguments = {}
-    for named, bound in zip((start_named, end_named), positional[1:], strict=False):
-        given |= named(str(bound)) if bound is not None else {}
+    for start_or_end, bound in zip((start_named, end_named), positional[1:], strict=False):
+        given |= start_or_end(str(bound)) if bound is not None else {}
     others: dict[str, Value] = {}
     for name, value in call.arguments:
         if name and (name in given or name in others):
@@ -135,9 +136,10 @@ def _read(root: Path, call: _Call, tell: Callable[[str, Feed], None]) -> pa.Tabl
 
 def _path(root: Path, table: str) -> Path:
     known = {
-        name if schema == "main" else f"{schema}.{name}": path
+        str(TableId("" if schema == "main" else schema, name)): path
         for schema, name, path in sql.tables(root)
     }
+    table = named(table, known, where="the query")
     alike = [path for name, path in known.items() if name.casefold() == table.casefold()]
     if table in known or len(alike) == 1:
         return known.get(table) or alike[0]

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from mirrorlake.landing import layout
 from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
+from mirrorlake.model.table import Value
 from mirrorlake.storage.store import Store, UnsafePath
 
 FULL_EVERY = 64
@@ -90,7 +91,7 @@ class Cuts:
     """The cuts of a stream: reads the newest, writes the next. There is one writer (LZ-138)."""
 
     def __init__(self, store: Store, zone: str, stream_id: str = DEFAULT_STREAM) -> None:
-        self._store = store
+        self._store, self._zone = store, zone
         self._folder = f"{layout.stream_folder(zone, stream_id)}/{layout.CUTS}"
         self._newest: Cut | None = None
         self._reported = 0  # the number that `is_behind` has reported
@@ -187,7 +188,17 @@ class Cuts:
         return sorted(int(match[1]) for match in names if match)
 
     def _read(self, number: int) -> Cut:
-        return Cut.decode(self._store.read(self._path(number)))
+        cut = Cut.decode(self._store.read(self._path(number)))
+        return replace(
+            cut,
+            tables=self._printed(cut.tables),
+            excluded=self._printed(cut.excluded),
+            begun=tuple(self._printed(dict.fromkeys(cut.begun))),
+        )
+
+    def _printed(self, tables: Mapping[str, Value]) -> Mapping[str, Value]:
+        """By the names that are printed now, of a cut that may be of an earlier release."""
+        return layout.printed_keys(self._store, self._zone, tables)
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:020d}.json"

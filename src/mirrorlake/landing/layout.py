@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mirrorlake.landing.names import folder_name
 from mirrorlake.model.landed import DEFAULT_STREAM
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, Value, is_printed
 from mirrorlake.root import LANDING, LANDING_V1
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.tree import Lister
@@ -61,6 +61,40 @@ def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
             for table in store.list(f"{zone}/{name}").folders:
                 if not table.startswith("_") and not table.endswith(SCHEMA_SUFFIX):
                     yield TableFolder(TableId(schema, table), f"{zone}/{name}/{table}")
+
+
+def printed_names(store: Lister, zone: str, text: str) -> list[str]:
+    """The printed names of the tables that an earlier release called `text`: it put no part of a
+    name in quotes, so that a text with several dots may be of several tables. Those of them that
+    have a folder; the text itself where there is none."""
+    if is_printed(text):
+        return [text]
+    dots = [at for at, character in enumerate(text) if character == "."]
+    splits = [TableId(text[:at], text[at + 1 :]) for at in dots if 0 < at < len(text) - 1]
+    splits = splits or [TableId("", text)]
+    if len(splits) == 1:
+        return [str(splits[0])]
+    found = [table for table in splits if _has_folder(store, zone, table)]
+    if not found:  # it may be deleted, but not those of its schema
+        schemas = {*store.list(zone).folders}
+        found = [one for one in splits if f"{folder_name(one.schema)}{SCHEMA_SUFFIX}" in schemas]
+        found = found if len(found) == 1 else []
+    return [str(table) for table in found] or [text]
+
+
+def printed_keys(store: Lister, zone: str, tables: Mapping[str, Value]) -> dict[str, Value]:
+    """What is recorded of tables, by their `printed_names`; what is recorded under such a name
+    counts, where there is both."""
+    found = {name: one for name, one in tables.items() if is_printed(name)}
+    for former in tables.keys() - found.keys():
+        for name in printed_names(store, zone, former):
+            found.setdefault(name, tables[former])
+    return found
+
+
+def _has_folder(store: Lister, zone: str, table: TableId) -> bool:
+    schema, _, name = folder_of(zone, table).rpartition("/")
+    return name in store.list(schema).folders
 
 
 def folder_of(zone: str, table: TableId, taken: frozenset[str] = frozenset()) -> str:

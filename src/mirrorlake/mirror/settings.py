@@ -12,7 +12,7 @@ from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import SchemaChangeKind
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, of_table
 
 
 class TableTemplate(StrEnum):
@@ -72,4 +72,4 @@ class MirrorSettings:
     tables: Mapping[str, TableOptions] = field(default_factory=dict)  # by name
 
     def options_of(self, table: TableId) -> TableOptions:
-        return self.tables.get(str(table), self.options)
+        return of_table(self.tables, table) or self.options

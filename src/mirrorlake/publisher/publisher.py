@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from mirrorlake.errors import UsageError
+from mirrorlake.landing.layout import printed_names
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, named
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
 from mirrorlake.publisher.describe import Layout, Partner, introduce, introduction
@@ -162,9 +163,23 @@ class Publisher:
         )
         self._table(table).describe(members, hold=hold)
 
+    def named(self, table: str | TableId) -> TableId:
+        """The table of a name, which may lack its quotes where only one has files in the landing
+        zone that is named so. Raises UsageError."""
+        if isinstance(table, str):
+            names = printed_names(self._store, self._zone, table)
+            table = TableId.parse(named(table, names, where="table"))
+        if not table.name:
+            raise UsageError(
+                "the table has no name",
+                where="table",
+                hint="Use schema.name, such as sales.orders.",
+            )
+        return table
+
     def columns(self, table: str | TableId) -> dict[str, DataType]:
         """The columns of a table and their types, as far as they are published. Takes no lease."""
-        state = self._state(_named(table))
+        state = self._state(self.named(table))
         return dict(state.columns) if state else {}
 
     def release(self, table: str | TableId) -> None:
@@ -208,7 +223,7 @@ class Publisher:
     def has_batches(self, table: str | TableId) -> bool:
         """Whether any batch of a table, with a name or without one, is published. Takes no
         lease."""
-        state = self._state(_named(table))
+        state = self._state(self.named(table))
         return state is not None and bool(state.done)
 
     def give_up(self, table: str | TableId, batch: str) -> bool:
@@ -236,7 +251,7 @@ class Publisher:
         return states.load(self._store, folder, table=str(name))
 
     def _table(self, table: str | TableId) -> AssignedTable:
-        name = _named(table)
+        name = self.named(table)
         if name not in self._tables:
             introduction(self._store, self._zone, self._partner)  # refused before there is anything
             folder = folder_for(self._store, self._zone, name)
@@ -253,15 +268,6 @@ class Publisher:
         # After an unknown outcome the lease is requested again, by the same holder.
         self._tables[name].take()
         return self._tables[name]
-
-
-def _named(table: str | TableId) -> TableId:
-    name = TableId.parse(table) if isinstance(table, str) else table
-    if not name.name:
-        raise UsageError(
-            "the table has no name", where="table", hint="Use schema.name, such as sales.orders."
-        )
-    return name
 
 
 def _members(**given: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, of_table
 
 _SHOWN = 20
 """Names in a message."""
@@ -17,7 +17,8 @@ class Selection:
     """Patterns as in `public.*`; one that begins with `!` takes away what the others gave.
 
     tables: patterns of `schema.table`; columns: pattern of a table to patterns of its columns;
-    rows: name of a table to a condition in the source's SQL.
+    rows: name of a table to a condition in the source's SQL. Names of tables count with and without
+    their quotes.
     """
 
     tables: tuple[str, ...] = ("*.*",)
@@ -25,23 +26,23 @@ class Selection:
     rows: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, table: TableId) -> bool:
-        return matches(str(table), self.tables)
+        return takes(table, self.tables)
 
     def columns_of(self, table: TableId, names: Sequence[str]) -> list[str]:
         """The selected ones of `names`, in their order; all when no pattern matches the table."""
         for pattern, column_patterns in self.columns.items():
-            if fnmatchcase(str(table), pattern):
+            if _is_matched(table, pattern):
                 return [name for name in names if matches(name, column_patterns)]
         return list(names)
 
     def condition_of(self, table: TableId) -> str | None:
-        return self.rows.get(str(table))
+        return of_table(self.rows, table)
 
     # -- settings without effect ----------------------------------------------------------------
 
     def idle_tables(self, names: Iterable[TableId]) -> list[str]:
         """The patterns of `tables` that no table of the source matches."""
-        known = [str(name) for name in names]
+        known = [*names]
         return [pattern for pattern in self.tables if not _any(known, pattern)]
 
     def idle_columns(
@@ -58,7 +59,7 @@ class Selection:
         """
         served: dict[str, list[TableId]] = {pattern: [] for pattern in self.columns}
         for table in columns:
-            if first := next((p for p in served if fnmatchcase(str(table), p)), None):
+            if first := next((p for p in served if _is_matched(table, p)), None):
                 served[first].append(table)
         for pattern, tables in served.items():
             if _any(loaded, pattern):
@@ -80,7 +81,7 @@ class Selection:
 
     def idle_rows(self, names: Collection[TableId]) -> Iterator[str]:
         """What in `rows` concerns no selected table, as sentences."""
-        known = {str(name) for name in names}
+        known = {printed for name in names for printed in (str(name), name.plain)}
         for name in self.rows:
             if name not in known:
                 yield f"{name} in source.rows is not a selected table"
@@ -90,14 +91,29 @@ def _is_precaution(pattern: str) -> bool:
     return pattern.startswith("!") and not set(pattern).isdisjoint("*?[")
 
 
-def _any(names: Iterable[object], pattern: str) -> bool:
-    return any(fnmatchcase(str(name), pattern.removeprefix("!")) for name in names)
+def _any(names: Iterable[TableId | str], pattern: str) -> bool:
+    return any(_is_matched(name, pattern.removeprefix("!")) for name in names)
+
+
+def _is_matched(name: TableId | str, pattern: str) -> bool:
+    if isinstance(name, str):
+        return fnmatchcase(name, pattern)
+    return fnmatchcase(name.plain, pattern) or fnmatchcase(str(name), pattern)
+
+
+def takes(table: TableId, patterns: Sequence[str]) -> bool:
+    """Whether patterns take a table, whose name counts with and without its quotes."""
+    return _takes(table, patterns)
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     """At least one pattern takes the name, and none that begins with `!` does."""
+    return _takes(name, patterns)
+
+
+def _takes(name: TableId | str, patterns: Sequence[str]) -> bool:
     refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     taken = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
-    return any(fnmatchcase(name, p) for p in taken) and not any(
-        fnmatchcase(name, p) for p in refused
+    return any(_is_matched(name, p) for p in taken) and not any(
+        _is_matched(name, p) for p in refused
     )

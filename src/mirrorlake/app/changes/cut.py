@@ -30,6 +30,7 @@ from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.table.progress import GENERATION, unreadable
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.position import LogPoint, Position
+from mirrorlake.model.table import named
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 
@@ -234,6 +235,7 @@ class _MirroredZone:
         return [name for name in names if not self._has_applied(name, cut)]
 
     def _chosen(self, tables: Sequence[str], known: Sequence[str]) -> list[str]:
+        tables = [named(name, known, where="wait") for name in tables]
         if unknown := sorted(set(tables) - set(known)):
             raise UsageError(
                 f"there is no table {unknown[0]}",

@@ -12,7 +12,8 @@ from mirrorlake.delta.tables import delta_tables
 from mirrorlake.errors import FeedError, UsageError, tables_like
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
-from mirrorlake.root import TABLES, true_name
+from mirrorlake.model.table import named
+from mirrorlake.root import table_at
 
 END = "_changes"
 """What the name of a view ends with, after that of its table."""
@@ -74,10 +75,8 @@ def feed_views(
     UsageError for a table that there is not, and FeedError for a named one without a feed.
     """
     store = store_of(project)
-    names = {
-        ".".join(map(true_name, path.removeprefix(f"{TABLES}/").split("/"))): path
-        for path in delta_tables(store)
-    }
+    names = {str(table_at(path)): path for path in delta_tables(store)}
+    tables = {named(name, names, where=project.name) for name in tables}
     if unknown := sorted(set(tables) - names.keys()):
         raise UsageError(
             f"there is no table {unknown[0]}",
@@ -94,11 +93,13 @@ def feed_views(
             if tables:
                 raise
             continue
-        schema, _dot, last = name.rpartition(".")
+        table = table_at(names[name])
         if feed.ranges:
             first = feed.ranges[-1].first
             found.append(
-                FeedView(name, database or schema or "default", last + END, location, first)
+                FeedView(
+                    name, database or table.schema or "default", table.name + END, location, first
+                )
             )
         elif tables:
             feed = Feed(FeedRequest.of(location, from_version=feed.plan.latest), options)  # raises

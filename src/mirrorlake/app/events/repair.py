@@ -21,7 +21,7 @@ from mirrorlake.config import Project
 from mirrorlake.errors import OperatorError, TableError, UsageError, tables_like
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, named
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
@@ -122,7 +122,10 @@ def plan_event_repair(project: Project, tables: Sequence[str]) -> EventRepair:
     assert project.events is not None
     store = store_of(project)
     check_root(project, store)
-    chosen = [TableId.parse(name) for name in tables] or _known(store)
+    chosen = _known(store)
+    if tables:
+        known = [str(table) for table in chosen]
+        chosen = [TableId.parse(named(name, known, where="repair")) for name in tables]
     found, left = dict[TableId, str](), dict[TableId, TableError | UsageError]()
     for table in chosen:
         try:

@@ -82,4 +82,6 @@ def stops(store: Store) -> dict[str, dict[str, Any]]:
         found = json.loads(store.read(ERRORS))
     except (FileNotFoundError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    # An earlier release put no part of a name in quotes. These names have no dots.
+    items = found.items() if isinstance(found, dict) else ()
+    return {str(TableId.parse(name)): error for name, error in items}

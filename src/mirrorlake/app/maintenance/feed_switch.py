@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirrorlake import root
 from mirrorlake.app.maintenance.maintain import tables_of
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
@@ -14,8 +15,8 @@ from mirrorlake.errors import UsageError
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
 from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.mirror.table.progress import table_name
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import Lease, renewed
 
 
@@ -39,7 +40,8 @@ def enable_feed(project: Project, engine: MirrorEngine, clock: Clock, table: str
     project says that the table has no feed.
     """
     (path,) = tables_of(engine, [table])
-    wanted = project.mirror.options_of(TableId.parse(table)).feed
+    table = table_name(path)
+    wanted = project.mirror.options_of(root.table_at(path)).feed
     if wanted is FeedMode.OFF:
         raise UsageError(
             "the project says that the table has no change feed, so the mirror would switch it off "

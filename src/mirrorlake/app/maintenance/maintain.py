@@ -32,6 +32,7 @@ from mirrorlake.mirror.engine import (
 from mirrorlake.mirror.steps import Compact
 from mirrorlake.mirror.table.progress import table_name
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.table import named
 from mirrorlake.storage.lease import Lease, renewed
 from mirrorlake.storage.store import UnsafePath
 
@@ -150,6 +151,9 @@ def maintained(
     targets = built_paths(project)
     vacuums = Vacuums(store, engine, clock, *times, readers, lambda: targets)
     maintenance = TableMaintenance(engine, vacuums, lease.check)
+    if tables:
+        known = {table_name(path) for path in (*engine.paths(), *targets)}
+        tables = {named(name, known, where=project.name) for name in tables}
     built = [path for path in targets if not tables or table_name(path) in tables]
     mirrored = set(tables) - {table_name(path) for path in built}
     paths = tables_of(engine, mirrored) if mirrored or not tables else []
@@ -176,7 +180,8 @@ def tables_of(engine: MirrorEngine, tables: Collection[str] = ()) -> list[str]:
     """The paths of the tables of a mirror, or of those of some names. Raises UsageError for one
     that there is not."""
     ours = {table_name(path): path for path in engine.paths() if is_ours(engine, path)}
-    if unknown := sorted(set(tables) - ours.keys()):
+    tables = {named(name, ours, where="table") for name in tables}
+    if unknown := sorted(tables - ours.keys()):
         raise UsageError(
             f"there is no table {unknown[0]} that the mirror writes",
             hint=tables_like(unknown[0], ours, "none yet"),

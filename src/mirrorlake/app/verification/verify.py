@@ -45,6 +45,7 @@ from mirrorlake.errors import (
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import named
 from mirrorlake.sources.base import Snapshot, Source
 from mirrorlake.sources.table import SourceTable
 
@@ -205,7 +206,7 @@ class _Verifying:
     def _chosen(self, names: Sequence[str]) -> tuple[list[SourceTable], list[VerifiedTable]]:
         """The named tables as the source has them now, or all; and those that cannot be compared,
         because they are refused or no longer there. Raises UsageError."""
-        if self.settings.keys and len(set(names)) != 1:
+        if self.settings.keys and len({*names}) != 1:
             raise UsageError(
                 "a range of keys needs one table",
                 where="verify",
@@ -221,6 +222,7 @@ class _Verifying:
         known = {str(one.table): one for one in self.source.discover()}
         reasons = {name: str(one.refused) for name, one in known.items() if one.refused}
         reasons |= {str(table): _GONE for table in loaded if str(table) not in known}
+        names = [named(name, {*known, *reasons}, where="verify") for name in names]
         if unknown := sorted(set(names) - set(known) - set(reasons)):
             raise UsageError(
                 f"there is no table {unknown[0]}",

@@ -111,9 +111,14 @@ class ReadFile:
     @classmethod
     def parse(cls, record: Sequence[Any]) -> Self:
         path, etag, minute, records, retries, time, *more = record
-        letters = (DeadLetters(t, reason, tuple(rows), count) for t, reason, rows, count in records)
+        # An earlier release put no part of a name in quotes. These names have no dots.
+        letters = (
+            DeadLetters(str(TableId.parse(table)), reason, tuple(rows), count)
+            for table, reason, rows, count in records
+        )
         oldest_ms, tables = more or (None, ())  # an earlier release did not record them
-        return cls(path, etag, minute, tuple(letters), int(retries), time, oldest_ms, tuple(tables))
+        names = tuple(str(TableId.parse(table)) for table in tables)
+        return cls(path, etag, minute, tuple(letters), int(retries), time, oldest_ms, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
 from mirrorlake.mirror.event_order.rules import POSITION_FIELDS
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, of_table
 
 WHOLE_FILE = -1
 """The row of a dead letter for a whole file."""
@@ -187,7 +187,7 @@ def event_parts(
         named = _object_of(head, name, settings) if known or settings.types else None
         if named is None:
             return {}
-        wanted = settings.types.get(event_name(*named), {})
+        wanted = of_table(settings.types, TableId(*named)) or {}
         return {**wanted, **known.get(settings.table(*named), {})}
 
     for batch in read_events(file, columns=columns, known=types):
@@ -280,7 +280,7 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
             found, payload = _filtered(batch.head, which), _filtered(batch.payload, which)
             if is_inferred and len(groups.first) > 1:
                 payload = _with_values(payload)
-            configured = settings.keys.get(event_name(namespace, table), ())
+            configured = of_table(settings.keys, TableId(namespace, table)) or ()
             some = EventBatch(0, found, (), found.select([]), np.zeros(0, bool))
             named = key_names(some, configured)
             kinds = {
@@ -355,9 +355,9 @@ def _spared(
     of_key: dict[frozenset[str], list[int]] = {}
     for row in unfit:
         if checked.deletion[row]:
-            table = event_name(*(part[row].as_py() for part in parts))
+            table = TableId(*(part[row].as_py() for part in parts))
             one = replace(batch, head=batch.head.slice(row, 1))
-            (key,) = key_names(one, settings.keys.get(table, ()))
+            (key,) = key_names(one, of_table(settings.keys, table) or ())
             of_key.setdefault(key, []).append(row)
     spared = set[int]()
     for key, rows in of_key.items():

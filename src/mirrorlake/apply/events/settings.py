@@ -82,6 +82,18 @@ class EventInput:
         return TableId(_OF_DATASET.sub("_", dataset), _OF_TABLE.sub("_", name))
 
 
+def source_table(name: str) -> TableId:
+    """The parts of a name that `TableEvents.name` has, whose namespace is in quotes where it has
+    dots."""
+    if name.startswith('"'):
+        namespace, _, table = name[1:].partition('".')
+    else:
+        namespace, dot, table = name.partition(".")
+        if not dot:
+            namespace, table = "", namespace
+    return TableId(namespace, table)
+
+
 def event_name(namespace: str, name: str) -> str:
-    """The name of a table in `keys`."""
+    """The name of a table in `keys`, which may have quotes there as `TableId` prints it."""
     return f"{namespace}.{name}" if namespace else name

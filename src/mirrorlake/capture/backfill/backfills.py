@@ -128,6 +128,8 @@ class Backfills:
         """A stream of these tables begins."""
         self._tables = {table.table: table for table in tables}
         self._looked = float("-inf")
+        self._guard()
+        self._jobs.separate(self._tables)
         self._note_differing()
 
     def abandon(self) -> None:

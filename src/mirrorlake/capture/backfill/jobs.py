@@ -19,6 +19,7 @@ from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.errors import UsageError
 from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import FORMAT, LaterFormat, format_time, parse_time
+from mirrorlake.model.table import TableId, is_printed
 
 FOLDER = "backfills"
 REQUEST, STOP, STATE = ".request.json", ".stop.json", ".json"
@@ -215,6 +216,18 @@ class BackfillRecords:
         )
         self.add(new)
 
+    def separate(self, tables: Collection[TableId]) -> None:
+        """Request of each of these tables what an earlier release recorded under a name that
+        several of them may have had there."""
+        for job in self.jobs():
+            if job.state.is_over or is_printed(job.request.table):
+                continue
+            meant = [table for table in tables if table.plain == job.request.table]
+            for table in meant:
+                self.add(replace(job.request, id=str(uuid.uuid4()), table=str(table)))
+            if meant:
+                self._drop([job])
+
     def stop(self, job: BackfillJob) -> None:
         """Request the end of a backfill."""
         try:
@@ -285,9 +298,10 @@ class BackfillRecords:
         try:
             record = self._read(number + REQUEST)
             keys = record["keys"]
+            tables = self.records.printed_names(str(record["table"]))
             request = BackfillRequest(
                 number,
-                str(record["table"]),
+                tables[0] if len(tables) == 1 else str(record["table"]),
                 None if keys is None else (str(keys[0]), str(keys[1])),
                 record["max_rows_per_second"],
                 str(record["requested"]),

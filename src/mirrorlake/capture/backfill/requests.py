@@ -9,6 +9,7 @@ from datetime import datetime
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords, BackfillRequest
 from mirrorlake.errors import UsageError, printable, tables_like
 from mirrorlake.model.landed import format_time
+from mirrorlake.model.table import named
 
 NOT_STRICT = (
     "landing.strict is true, and in a zone for other engines nothing says which rows are gone"
@@ -49,6 +50,7 @@ def request(
             where=WHERE,
             hint=f"`mirrorlake reset {table}` loads the table anew.",
         )
+    table = named(table, tables, where=WHERE)
     if table not in tables:
         raise UsageError(
             f"there is no captured table {printable(table)}",
@@ -69,8 +71,10 @@ def request(
 
 def stop(jobs: BackfillRecords, table: str) -> BackfillJob:
     """Request the end of the backfill of a table. Raises UsageError when there is none."""
-    for job in jobs.jobs():
-        if job.request.table == table and not job.state.is_over:
+    open_jobs = [job for job in jobs.jobs() if not job.state.is_over]
+    table = named(table, [job.request.table for job in open_jobs], where=WHERE)
+    for job in open_jobs:
+        if job.request.table == table:
             jobs.stop(job)
             return job
     raise UsageError(

@@ -23,7 +23,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Recognising, Snapshot, Source
 from mirrorlake.sources.chunk import Changes, Part
 from mirrorlake.sources.ordered import has_ranges
-from mirrorlake.sources.selection import matches
+from mirrorlake.sources.selection import takes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _BESIDE = "its rows are loaded beside its changes"
@@ -53,7 +53,7 @@ class Unloaded:
         loads = {
             name: table.whole_rows
             or (
-                matches(name, self._settings.load)
+                takes(table.table, self._settings.load)
                 and (self._settings.load_joining or not is_joining)
                 and table.table not in beside
             )
@@ -75,7 +75,7 @@ class Unloaded:
         require: has a table read, and lets it stop when that fails."""
         for table in tables:
             name = table.table
-            is_wanted = self._settings.load_joining and matches(str(name), self._settings.load)
+            is_wanted = self._settings.load_joining and takes(name, self._settings.load)
             if name in self.tables and name not in under_way and is_wanted:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
@@ -99,7 +99,7 @@ class Unloaded:
     def _can_be_beside(self, table: SourceTable) -> bool:
         """Ranges are read one after another; without them a large table is read at once, which a
         stream of changes can outrun."""
-        is_loaded = not table.append_only and matches(str(table.table), self._settings.load)
+        is_loaded = not table.append_only and takes(table.table, self._settings.load)
         return is_loaded and has_ranges(table)
 
     def seen(self, snapshot: Snapshot) -> Snapshot:

@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
+import structlog
 
 from mirrorlake import root
 from mirrorlake.capture.events import build
@@ -30,6 +31,10 @@ from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.replaced import ReplacedValues
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
+
+log = structlog.get_logger()
+
+LOAD_BEGUN_ANEW = "load_begun_anew"
 
 
 @dataclass(slots=True)
@@ -91,7 +96,14 @@ class EventLoader:
         state = self._state()
         load = state.loads[name]
         for path, staged in sorted(load["files"].items(), key=lambda file: published(file[0])):
-            self.store.replace(path, self.records.store.read(staged))
+            try:
+                content = self.records.store.read(staged)
+            except FileNotFoundError as error:
+                # Two tables with one printed name shared a folder in an earlier release.
+                log.warning(LOAD_BEGUN_ANEW, table=name, reason=str(error))
+                state.without(name).write(self.records)
+                return
+            self.store.replace(path, content)
             self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
         done = replace(state.without(name), tables={**state.tables, name: load["table"]})
         done.wrote(name, WrittenEvents.parse(load.get("written", {}))).write(self.records)
@@ -142,7 +154,7 @@ class EventLoader:
         return WrittenEvents(first - maker.too_large, size, maker.too_large)
 
     def _folder(self, table: SourceTable) -> str:
-        name = object_folder(f"{table.table.schema}.{table.table.name}")
+        name = object_folder(str(table.table)).replace('"', "%22")
         return f"{root.STATE}/events/{self.records.stream_id}/{name}"
 
     def _state(self) -> EventState:

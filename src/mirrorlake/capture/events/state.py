@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.record import EVENTS, Records
 from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
+from mirrorlake.model.table import TableId, is_printed
 
-_FILE = "events.json"
 _FORMAT = 5
 """Format 1 had one destination, format 2 no times, format 3 no `cuts`, and format 4 no `latest`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,7 +149,7 @@ class EventState:
         destinations = _stored(records) | {self.destination: asdict(self)}
         content = {"format": _FORMAT, "stream_id": records.stream_id, "destinations": destinations}
         text = json.dumps(content, indent=1, ensure_ascii=False)
-        records.store.replace(f"{records.folder}/{_FILE}", text.encode())
+        records.store.replace(f"{records.folder}/{EVENTS}", text.encode())
 
     def wrote(self, table: str, more: WrittenEvents) -> EventState:
         """More was written of a table."""
@@ -226,16 +226,38 @@ def forget_all(records: Records) -> None:
         EventState(destination, found["batch"] + 1, latest=latest).write(records)
 
 
+def _printed(state: dict[str, Any]) -> dict[str, Any]:
+    """A state by the names of tables that are printed now: an earlier release put no part of a name
+    in quotes. Of loaded tables the parts are recorded."""
+    tables = {_name(facts): facts for facts in state["tables"].values()}
+    loads = {_name(load["table"]): load for load in state["loads"].values()}
+    now = {TableId.parse(name).plain: name for name in (*tables, *loads)}
+
+    def renamed(found: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name if is_printed(name) else now.get(name, name): one for name, one in found.items()
+        }
+
+    state = state | {"tables": tables, "loads": loads}
+    state |= {part: renamed(state[part]) for part in ("written", "latest") if part in state}
+    if batch := state["assigned"]:
+        state["assigned"] = batch | {"cuts": renamed(batch.get("cuts", {}))}
+    return state
+
+
+def _name(facts: Mapping[str, Any]) -> str:
+    return str(TableId(facts["schema"], facts["name"]))
+
+
 def _stored(records: Records) -> dict[str, dict[str, Any]]:
     """By destination."""
     try:
-        found: dict[str, Any] = json.loads(records.store.read(f"{records.folder}/{_FILE}"))
+        found: dict[str, Any] = json.loads(records.store.read(f"{records.folder}/{EVENTS}"))
     except FileNotFoundError:
         return {}
     match int(found["format"]):
         case 1:
-            return {found["destination"]: found}
+            return {found["destination"]: _printed(found)}
         case 2 | 3 | 4 | 5:
-            destinations: dict[str, dict[str, Any]] = found["destinations"]
-            return destinations
-    raise LaterFormat(f"{_FILE} has format {found['format']}; this release reads up to {_FORMAT}")
+            return {name: _printed(one) for name, one in found["destinations"].items()}
+    raise LaterFormat(f"{EVENTS} has format {found['format']}; this release reads up to {_FORMAT}")

@@ -117,10 +117,9 @@ def known(records: Records) -> dict[TableId, str]:
 
 def identities(records: Records) -> dict[TableId, str]:
     """`SourceTable.identity` of the tables of the stream, as of their load."""
-    # Of one whose folder was deleted for a truncation, before another one was made. Names may have
-    # dots, as schemas may.
+    # Of one whose folder was deleted for a truncation, before another one was made.
     emptied = {
-        TableId(one["schema"], name.removeprefix(f"{one['schema']}.")): one["identity"]
+        TableId.parse(name): one["identity"]
         for name, one in records.truncated().items()
         if "schema" in one
     }

@@ -22,7 +22,7 @@ from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError, names_like
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, named
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.ordered import unreadable
 from mirrorlake.sources.table import SourceTable
@@ -167,6 +167,7 @@ class StreamRepair:
         stopped = self._records.stopped()
         discovered = self._source.discover()
         found = {str(table.table): table for table in discovered if table.refused is None}
+        names = [named(name, {*stopped, *found}, where=WHERE) for name in names]
         for name in names:
             if name not in stopped:
                 raise UsageError(

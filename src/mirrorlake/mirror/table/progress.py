@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirrorlake import root
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.delta.log.table_log import APPLICATION, Action, TableSnapshot
@@ -141,7 +142,7 @@ def key_columns(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def table_name(path: str) -> str:
     """A table name for messages, made from the path of the table below the root."""
-    return ".".join(path.split("/")[1:]) or path
+    return str(root.table_at(path))
 
 
 def unreadable(table: str, error: Exception) -> ForeignTable:

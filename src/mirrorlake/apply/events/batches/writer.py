@@ -43,7 +43,7 @@ from mirrorlake.apply.events.rows import (
     struct_type,
     table_rows,
 )
-from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.apply.events.settings import EventInput, source_table
 from mirrorlake.apply.events.table_report import EventTableReport
 from mirrorlake.delta.lookup.early_lookup import Search
 from mirrorlake.delta.schema import OF_EVENTS, parse
@@ -60,7 +60,7 @@ from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.table.progress import KEY_COLUMNS
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.change import ROW_POSITION
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import TableId, of_table
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
@@ -173,7 +173,7 @@ class BatchWriter:
         state = replace(state, database=self._database(state, events))
         if state.number and (state.rule, state.is_append) != (rule, self.settings.is_append):
             raise event_table_error(self.table, "it was made with another order or mode")
-        columns, typed = state.columns, self.settings.types.get(name, {})
+        columns, typed = state.columns, of_table(self.settings.types, source_table(name)) or {}
         for one in events:
             kinds = typed if state.number else {**key_types(one), **typed}
             columns = columns.widened(table, one.columns, kinds)
