@@ -55,10 +55,8 @@ class EventFiles:
     def __init__(self, store: Store, settings: EventInput) -> None:
         self.store, self._settings = store, settings
         self._skipped = set[str]()
-        self._past, self._newest = (
-            set[str](),
-            "",
-        )  # folders that have only past days; newest horizon
+        self._past = set[str]()  # folders that have only days before the horizon
+        self._newest = ""  # the horizon for which they have
 
     def list(self, horizon: str) -> Iterator[FoundFile]:
         """All files, except those of days before the horizon, `yyyymmdd`. Raises OSError."""
