@@ -1,5 +1,4 @@
-"""Events of one object, of which some name no schema, database or domain: never two tables in
-silence."""
+"""Tables of one name, with a schema and without one: never an object in two tables in silence."""
 
 from __future__ import annotations
 
@@ -10,10 +9,8 @@ import pytest
 
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.apply.in_process.runner import InProcessRunner
-from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.genuine import avro
 
 SOURCES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "postgres-cdc-wal": ("schema", "table", {}),
@@ -34,31 +31,20 @@ def of(
     return found
 
 
-@pytest.mark.clause("ST-092", "ST-165", "ST-241")
+@pytest.mark.clause("ST-037", "ST-092")
 @pytest.mark.parametrize("method", SOURCES)
-@pytest.mark.parametrize(("first", "dataset"), [(None, None), ("acme", None), ("", "lake")])
-def test_an_event_without_a_schema_is_of_the_object_that_it_names(
-    tmp_path: Path, method: str, first: str | None, dataset: str | None
+@pytest.mark.parametrize("named", ["acme_account", "account"])
+def test_neither_the_object_nor_its_folder_tells_the_schema(
+    tmp_path: Path, method: str, named: str
 ) -> None:
-    bucket = Bucket(tmp_path, dataset=dataset)
-    bucket.put("a.jsonl", of(method, 1, first), of(method, 2, None))
-    bucket.cycle()
-    bucket.put("b.avro").write_bytes(avro([of(method, 3, "acme"), of(method, 4, None)]))
-    bucket.cycle(anew=True)
-    assert not bucket.errors
-    assert {table for table, _done in bucket.done} == {bucket.settings.table("acme", "account")}
-    assert bucket.plain("lake/acme_account" if dataset else "acme/account") == [{"id": 1, "v": 4}]
-
-
-@pytest.mark.clause("ST-092", "ST-164")
-def test_an_event_without_a_schema_is_of_the_object_of_its_folder(tmp_path: Path) -> None:
+    """The same file in two folders is of one table."""
     bucket = Bucket(tmp_path)
-    for number, named in enumerate(["account", "ACME.ACCOUNT"], 1):
-        one = of("salesforce-cdc", number, None, named)
-        bucket.put(f"{number}.jsonl", one, of="acme.example_account")
+    for folder in ("acme_account", "copy_account"):
+        bucket.put("a.jsonl", of(method, 1, None, named), of=folder)
     bucket.cycle()
-    assert bucket.plain("acme_example/account") == [{"id": 1, "v": 2}]
-    assert [table for table, _done in bucket.done] == [TableId("acme_example", "account")]
+    assert not bucket.errors
+    assert [table for table, _done in bucket.done] == [bucket.settings.table("", "account")]
+    assert bucket.plain("account") == [{"id": 1, "v": 1}]
 
 
 @pytest.mark.clause("ST-092")
@@ -75,11 +61,9 @@ def test_a_second_table_of_what_may_be_one_object_stops(
     *,
     is_together: bool,
 ) -> None:
-    """Where neither the object nor the folder tells the schema."""
     bucket = Bucket(tmp_path, dataset=dataset)
     for number, namespace in enumerate(names, 1):
-        one = of(method, number, namespace, "account")
-        bucket.put(f"{number}.jsonl", one, of=("", "", "x")[number], minute="")
+        bucket.put(f"{number}.jsonl", of(method, number, namespace), of="acme_account")
         if not is_together:
             bucket.cycle(anew=True)
     bucket.cycle()

@@ -126,7 +126,7 @@ def test_of_tables_inside_each_other_one_is_refused(tmp_path: Path) -> None:
     """They are prepared at the same time, when neither is there."""
     bucket = Bucket(tmp_path)
     bucket.runner = InProcessRunner(2)
-    bucket.put("a.jsonl", of("t", 1, {"id": 1}, schema="") | {"object": "t"}, of="t")
+    bucket.put("a.jsonl", of("t", 1, {"id": 1}, schema=""), of="t")
     bucket.put("a.jsonl", of("u", 2, {"id": 1}, schema="t"), of="t_u")
     assert bucket.cycle() == 1
     (error,) = bucket.errors.values()

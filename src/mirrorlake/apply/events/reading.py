@@ -15,7 +15,6 @@ from mirrorlake.apply.events.settings import EventInput, event_name
 from mirrorlake.events.checks import CheckedEvents, check, key_names, source_of
 from mirrorlake.events.decode.batch import EventBatch
 from mirrorlake.events.envelope import (
-    OBJECT,
     READ_TIMESTAMP,
     SORT_KEYS,
     SOURCE_TIMESTAMP,
@@ -184,7 +183,7 @@ def event_parts(
     """
 
     def types(head: pa.Table) -> Types:
-        named = _object_of(head, name, settings) if known or settings.types else None
+        named = _object_of(head, settings) if known or settings.types else None
         if named is None:
             return {}
         wanted = of_table(settings.types, TableId(*named)) or {}
@@ -199,42 +198,16 @@ def event_parts(
             pa.default_memory_pool().release_unused()
 
 
-def _object_of(head: pa.Table, file: str, settings: EventInput) -> tuple[str, str] | None:
+def _object_of(head: pa.Table, settings: EventInput) -> tuple[str, str] | None:
     """The schema and the table of some events of one object."""
     source = source_of(head, settings.source)
     if source is None:
         return None
-    parts = _object_parts(head, source, file, settings)
-    namespace, table = (pc.max(part).as_py() for part in parts)
-    return (namespace, table) if table else None
-
-
-def _object_parts(
-    head: pa.Table, source: EventSource, file: str, settings: EventInput
-) -> list[pa.Array]:
-    """The schema and the table of each event, "" for none.
-
-    An event may name no schema (ST-092). Its object, or the folder of the object, then tells it:
-    their name is that of the schema, `_` and that of the table, which the event has (ST-165).
-    """
     namespace, table = (
-        pc.fill_null(contiguous(head.column(name)), "") for name in OBJECT_PARTS[source]
+        pc.max(pc.fill_null(contiguous(head.column(name)), "")).as_py()
+        for name in OBJECT_PARTS[source]
     )
-    lacks = pc.and_(pc.equal(namespace, ""), pc.not_equal(table, ""))
-    if not pc.any(lacks).as_py():
-        return [namespace, table]
-    folder, inside, _rest = settings.inside(file).partition("/")
-    objects = pc.fill_null(contiguous(head.column(OBJECT)), "")
-    told: dict[tuple[str, str], str] = {}
-    rows = zip(namespace.to_pylist(), objects.to_pylist(), table.to_pylist(), strict=True)
-    found = []
-    for named, of, name in rows:
-        if not named and (of, name) not in told:
-            places = [of, *([folder] if inside else [])]
-            ends = (one.removesuffix(f"_{name}") for one in places if one.endswith(f"_{name}"))
-            told[of, name] = next(filter(None, ends), "")
-        found.append(named or told[of, name])
-    return [pa.array(found, pa.string()), table]
+    return (namespace, table) if table else None
 
 
 def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: bool) -> FileEvents:
@@ -257,7 +230,10 @@ def _sorted(batch: EventBatch, name: str, settings: EventInput, *, is_inferred: 
         )
         return FileEvents((), _counted(unread), oldest_ms)
     tables = list[TableEvents]()
-    parts = _object_parts(batch.head, checked.source, name, settings)
+    parts = [
+        pc.fill_null(contiguous(batch.head.column(column)), "")
+        for column in OBJECT_PARTS[checked.source]
+    ]
     rejected = dict(checked.rejected)
     for row in unfit - _spared(batch, unfit, checked, settings, parts):
         rejected.setdefault(row, batch.rejected[row])
