@@ -44,7 +44,9 @@ class Ignored:
     def note(self, table: TableId, error: TableError) -> None:
         """The table differs from now on. It is recorded before anything beyond is landed."""
         known, name = self._records.ignored(), str(table)
-        if name not in known:
+        noted = known.get(name)
+        # What has begun to read the rows before may not have read what this change left.
+        if noted is None or self._begun().get(name, "") >= noted.since:
             known[name] = Unfollowed(
                 format_time(self._clock.now()), f"{error.what}; mirror.schema_change ignores it"
             )
@@ -58,14 +60,21 @@ class Ignored:
         known = self._records.ignored()
         if not known:
             return
-        complete = {
-            job.request.table: job.started
-            for job in BackfillRecords(self._records).jobs()
-            if job.request.is_whole and job.state is BackfillJobState.COMPLETED
-        }
+        complete = self._begun(complete=True)
         left = {n: one for n, one in known.items() if complete.get(n, "") < one.since}
         if left != known:
             self._records.write_ignored(left)
+
+    def _begun(self, *, complete: bool = False) -> dict[str, str]:
+        """By table name when the last backfill of all its rows began, of those that are `complete`
+        or of all."""
+        jobs = [job for job in BackfillRecords(self._records).jobs() if job.request.is_whole]
+        found = dict[str, str]()
+        for job in jobs:
+            if job.state is BackfillJobState.COMPLETED or not complete:
+                name = job.request.table
+                found[name] = max(found.get(name, ""), job.started)
+        return found
 
     def landed(self, part: Part) -> Part | None:
         """A part of the stream as it is landed."""
