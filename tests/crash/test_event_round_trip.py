@@ -48,7 +48,15 @@ LOAD = [
     (CrashPoint.LOAD_PUBLISHED_ONE, 2),
     (CrashPoint.LOAD_PUBLISHED, 1),
 ]
+ALTERED = [
+    CrashPoint.KNOWN_RECORDED,
+    CrashPoint.KNOWN_NOTED,
+    CrashPoint.MESSAGE_DUE,
+    CrashPoint.MESSAGE_WRITTEN,
+]
 BACKFILL = [
+    (CrashPoint.EVENTS_ASSIGNED, 1),
+    (CrashPoint.EVENTS_ASSIGNED, 2),
     (CrashPoint.EVENTS_WRITTEN_ONE, 2),
     (CrashPoint.EVENTS_WRITTEN_ONE, 1),
     (CrashPoint.BACKFILL_RECORDED, 1),
@@ -127,6 +135,33 @@ def test_a_load_that_is_killed_makes_the_same_tables_and_feeds(
     compared(both)
     for name, of_zone, of_events in both.feeds(since):
         assert of_zone == of_events, name
+
+
+@pytest.mark.clause("ST-223", "ST-235", "ST-258")
+@pytest.mark.parametrize("point", some(ALTERED, quick=0))
+def test_a_change_of_columns_that_is_killed_makes_the_same_tables_and_feeds(
+    database: Database, tmp_path: Path, point: CrashPoint
+) -> None:
+    database.execute(SCHEMA, TYPES)
+    both = Both(tmp_path, database)
+    both.write()
+    reads = both.consumer()
+    both.run("capture", "--once")
+    reads.run("apply", "--once")
+    both.apply_landed()
+    with load(database.url, 3):
+        database.execute(
+            "alter table a.orders add c int",
+            "insert into a.orders (id, c) values (90000, 1)",
+            "alter table a.types add d int",
+            "update a.types set d = id where id < 5",
+        )
+        both.killed_at(point, "capture", "--once")
+        both.run("capture", "--once")
+    both.run("capture", "--once")
+    reads.run("apply", "--once")
+    both.apply_landed()
+    compared(both, str(point))
 
 
 @pytest.mark.clause("ST-222", "ST-235", "ST-290")

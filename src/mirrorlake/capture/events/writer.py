@@ -172,6 +172,7 @@ class EventsWriter:
         state, taken = self._state.read_at(name, chunk.taken)
         self._state = replace(state, batch=number + 1)
         self._state.write(self._records)
+        self._reached(CrashPoint.EVENTS_ASSIGNED)
         self._latest[name] = max(taken, self._latest.get(name, 0))
         read = milliseconds(self._clock.now())
         event_object = build.described(table, self._settings)
