@@ -147,6 +147,14 @@ OTHERS = (
     "capture.load.noted",
     "capture.repair.",
     "capture.replaced.",
+    "capture.known.noted",
+    "capture.append_only.",
+    "capture.without_effect.",
+    "capture.attached.",
+    "capture.ignored.",
+    "capture.admitted.",
+    "capture.publication.",
+    "capture.message.",
 )
 """Points that a stream from memory into a landing zone does not pass; they have tests of their
 own."""

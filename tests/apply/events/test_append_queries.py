@@ -133,7 +133,7 @@ def test_the_query_of_the_page_finds_the_last_documents_by_their_positions(tmp_p
     )
     bucket.cycle()
     rows = [
-        {**row, "id": int(row["_id"]), "v": json.loads(row["data"])["v"]}
+        {**row, "id": int(json.loads(row["_id"])), "v": json.loads(row["data"])["v"]}
         for row in bucket.rows("shop/orders")
     ]
     assert answers(rows) == [(1, 10)]
