@@ -198,6 +198,7 @@ def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream
     evolving.check("apples")
 
 
+@pytest.mark.full
 def test_a_backfill_that_waits_leaves_no_slot_behind_when_the_stream_is_closed(
     evolving: EvolvingDatabase,
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_backfill_that_waits_leaves_no_slot_behind_when_the_stream_is_closed(
     evolving.check("apples")
 
 
+@pytest.mark.full
 def test_a_repair_that_waits_tells_for_what(evolving: EvolvingDatabase) -> None:
     evolving.begin(APPLES, "create table log (id int primary key)")
     gid = f"forgotten {evolving.database.name}"

@@ -123,6 +123,7 @@ def test_a_snapshot_that_is_not_there_in_time_is_given_up(
     finish(evolving, "apples", "log", "pears")
 
 
+@pytest.mark.full
 def test_a_table_that_was_created_again_waits_alone(evolving: EvolvingDatabase) -> None:
     evolving.begin(APPLES, LOG, PEARS, "insert into pears values (1, 'former')")
     with evolving.running(), writing(evolving) as other:
@@ -131,6 +132,7 @@ def test_a_table_that_was_created_again_waits_alone(evolving: EvolvingDatabase) 
     finish(evolving, "apples", "log", "pears")
 
 
+@pytest.mark.full
 def test_a_capture_that_starts_does_not_wait_for_a_table_that_is_new(
     evolving: EvolvingDatabase,
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_capture_that_starts_does_not_wait_for_a_table_that_is_new(
     finish(evolving, "apples", "log", "pears")
 
 
+@pytest.mark.full
 def test_a_new_table_that_is_dropped_while_it_waits_is_forgotten(
     evolving: EvolvingDatabase,
 ) -> None:
