@@ -82,6 +82,12 @@ class Both(Project):
     def consumer(self) -> Project:
         return _Reads(self.folder, self.database)
 
+    def once(self, reads: Project) -> None:
+        """Everything is captured, and applied on both paths. reads: the consumer of the events."""
+        self.run("capture", "--once")
+        reads.run("apply", "--once")
+        self.apply_landed()
+
     def apply_landed(self) -> None:
         report = Applying(config.load(self.file, {"TEST_URL": self.database.url})).apply()
         assert not report.errors

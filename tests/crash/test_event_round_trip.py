@@ -87,9 +87,7 @@ def test_tables_of_events_and_of_a_landing_zone_are_the_same_whatever_is_killed(
     both = Both(tmp_path, database, form)
     both.write()
     reads = both.consumer()
-    both.run("capture", "--once")
-    reads.run("apply", "--once")
-    both.apply_landed()
+    both.once(reads)
     since = dict.fromkeys(TABLES, (-1, -1))
     for name, of_zone, of_events in both.feeds(since):
         assert of_zone == of_events, name
@@ -131,9 +129,7 @@ def test_a_load_that_is_killed_makes_the_same_tables_and_feeds(
     compared_where_commits_coincide(both, since)
     with load(database.url, number + 1):
         both.run("capture", "--once")
-    both.run("capture", "--once")
-    reads.run("apply", "--once")
-    both.apply_landed()
+    both.once(reads)
     compared(both)
     for name, of_zone, of_events in both.feeds(since):
         assert of_zone == of_events, name
@@ -148,9 +144,7 @@ def test_a_change_of_columns_that_is_killed_makes_the_same_tables_and_feeds(
     both = Both(tmp_path, database)
     both.write()
     reads = both.consumer()
-    both.run("capture", "--once")
-    reads.run("apply", "--once")
-    both.apply_landed()
+    both.once(reads)
     with load(database.url, 3):
         database.execute(
             "alter table a.orders add c int",
@@ -160,9 +154,7 @@ def test_a_change_of_columns_that_is_killed_makes_the_same_tables_and_feeds(
         )
         both.killed_at(point, "capture", "--once")
         both.run("capture", "--once")
-    both.run("capture", "--once")
-    reads.run("apply", "--once")
-    both.apply_landed()
+    both.once(reads)
     compared(both, str(point))
 
 
@@ -175,9 +167,7 @@ def test_a_backfill_that_is_killed_makes_the_same_tables_and_feeds(
     both = Both(tmp_path, database)
     both.write()
     reads = both.consumer()
-    both.run("capture", "--once")
-    reads.run("apply", "--once")
-    both.apply_landed()
+    both.once(reads)
     since = dict.fromkeys(TABLES, (-1, -1))
     compared_where_commits_coincide(both, since)
     both.run("backfill", "a.orders", *CHUNKS)

@@ -1,4 +1,4 @@
-"""What becomes of events in tables: columns, keys, modes, names, what stops a table."""
+"""What becomes of events in tables: columns, keys, modes, what stops a table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.apply.events.batches import writer
-from mirrorlake.apply.events.columns import column_name
 from mirrorlake.apply.events.remembered.keyed_files import DamagedFiles, KeyedFiles
 from mirrorlake.apply.events.remembered.state import states
-from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.schema import parse
 from mirrorlake.events import types
@@ -426,26 +424,6 @@ def test_events_of_a_key_of_a_type_that_none_can_have_are_dead_letters(tmp_path:
     assert [row["id"] for row in bucket.plain("ea_main/x")] == [0, 1, 2]
 
 
-@pytest.mark.clause("ST-241", "ST-245")
-def test_names_of_tables_and_columns() -> None:
-    each = EventInput(Path(), prefix="crm")
-    assert each.table("my-db", "a.b$c") == TableId("crm_my_db", "a_b_c")
-    assert EventInput(Path()).table("public", "orders") == TableId("public", "orders")
-    one = EventInput(Path(), dataset="lake")
-    assert one.table("public", "ord/ers") == TableId("lake", "public_ord_ers")
-    assert column_name("a b-c") == "a_b_c"
-    assert column_name("1st") == "_1st"
-
-
-def test_columns_that_would_have_one_name_stop_the_table(tmp_path: Path) -> None:
-    bucket = Bucket(tmp_path)
-    bucket.put("a.jsonl", event(1, {"id": 1, "a b": 1, "A-B": 2}))
-    bucket.put("b.jsonl", event(1, {"id": 1, "Datastream_Metadata": 1}, table="own"))
-    bucket.cycle()
-    assert "would have one name" in bucket.errors["public.orders"].what
-    assert "of the table's own" in bucket.errors["public.own"].what
-
-
 @pytest.mark.clause("ST-358", "ST-359", "ST-360", "ST-361", "ST-363", "ST-365")
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
 def test_the_golden_example_leaves_an_empty_table_in_every_order(
@@ -496,40 +474,6 @@ def test_a_table_that_was_restored_or_removed_stops(tmp_path: Path) -> None:
     shutil.rmtree(bucket.root / "Tables")
     bucket.cycle(anew=True)
     assert "removed" in bucket.errors["public.orders"].what
-
-
-@pytest.mark.parametrize("schemas", [(None, "sales"), ("sales", None)])
-def test_of_two_tables_that_would_lie_inside_each_other_the_second_is_refused(
-    tmp_path: Path, schemas: tuple[str | None, ...]
-) -> None:
-    bucket = Bucket(tmp_path)
-    names = [(schema, "orders" if schema else "sales") for schema in schemas]
-    for number, (schema, table) in enumerate(names):
-        one = event(1, {"id": 1}, schema=schema, table=table)
-        bucket.put(f"{number}.jsonl", one)
-        bucket.cycle()
-    second = ".".join(filter(None, names[1]))
-    assert list(bucket.errors) == [second]
-    assert bucket.errors[second].code == "nested_tables"
-
-
-def test_two_tables_that_would_have_one_name_are_never_one(tmp_path: Path) -> None:
-    bucket = Bucket(tmp_path, dataset="x", keys={"a.b.c": ("id",)})
-    bucket.put("a.jsonl", event(1, {"id": 1}, key=(), schema="a", table="b.c"))
-    bucket.cycle()
-    bucket.put("b.jsonl", event(2, {"id": 1}, key=(), schema="a.b", table="c"))
-    bucket.cycle()
-    assert 'events of "a.b".c and of a.b.c would be in one table' in bucket.errors["x.a_b_c"].what
-
-
-def test_a_table_whose_name_is_too_long_stops_alone(tmp_path: Path) -> None:
-    bucket = Bucket(tmp_path)
-    long = event(1, {"id": 1}, schema="s" * 200, table="t" * 200)
-    bucket.put("a.jsonl", event(1, {"id": 1}, table="x" * 300), event(1, {"id": 1}), long)
-    bucket.cycle()
-    (error,) = bucket.errors.values()
-    assert "300 bytes, more than 255" in error.what
-    assert bucket.plain() == bucket.plain(f"{'s' * 200}/{'t' * 200}") == [{"id": 1}]
 
 
 def test_a_table_is_told_of_after_a_process_that_died_with_its_first_commit(
