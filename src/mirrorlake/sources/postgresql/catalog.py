@@ -20,6 +20,13 @@ from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, T
 from mirrorlake.sources.selection import Selection
 from mirrorlake.sources.table import Attached, Counted, SourceTable
 
+_PARTITION_TREE = """
+with recursive tree(oid) as (
+    select %s::oid
+    union all
+    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid)
+"""
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
        typelem::bigint, typdelim::text
@@ -72,6 +79,11 @@ from pg_catalog.pg_attribute
 where attrelid = any(%s::oid[]) and attnum > 0 and not attisdropped
 order by attrelid, attnum
 """
+
+
+def with_partition_tree(query: str) -> str:
+    """A query that has `tree`: a table, whose oid is its parameter, and all partitions below it."""
+    return _PARTITION_TREE + query
 
 
 @dataclass(frozen=True, slots=True)

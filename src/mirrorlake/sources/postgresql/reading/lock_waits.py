@@ -13,20 +13,18 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from mirrorlake.sources.postgresql.catalog import with_partition_tree
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.table import SourceTable
 
-_LOCKS = """
-with recursive tree(oid) as (
-    select %s::oid
-    union all
-    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
-    join pg_inherits i on i.inhparent = t.oid)
+_LOCKS = with_partition_tree(
+    """
 select array(select oid::bigint from tree
              union all
              select x.indexrelid::bigint from pg_index x join tree t on t.oid = x.indrelid),
        (select setting::int from pg_settings where name = 'lock_timeout')
 """
+)
 # Whoever waits for such a lock is in the way as much as who has it.
 _IN_THE_WAY = """
 select distinct relation::bigint from pg_locks

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mirrorlake.errors import SourceUnavailable, TableAltered
-from mirrorlake.sources.postgresql.catalog import read_types
+from mirrorlake.sources.postgresql.catalog import read_types, with_partition_tree
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.table import SourceTable
@@ -20,16 +20,13 @@ _COLUMNS = """
 select attname::text, attnum, atttypid::bigint, atttypmod from pg_attribute
 where attrelid = %s::oid and attnum > 0 and not attisdropped order by attnum
 """
-_FILES = """
-with recursive tree(oid) as (
-    select %s::oid
-    union all
-    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
-    join pg_inherits i on i.inhparent = t.oid)
+_FILES = with_partition_tree(
+    """
 select c.oid::bigint, c.relfilenode::bigint, n.nspname::text, c.relname::text
 from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
 order by c.oid
 """
+)
 
 
 def check(connection: Connection, now: Connection, table: SourceTable, known: Known | None) -> None:
