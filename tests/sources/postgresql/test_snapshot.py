@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psycopg
 import pytest
 
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.sources.postgresql.reading import copy
-from tests.conformance.scene import loaded, until
-from tests.sources.postgresql.captured import Captured
+from tests.conformance.scene import loaded, streaming, until
+from tests.sources.postgresql.captured import BEGINNING, Captured
 
 pytestmark = pytest.mark.postgres
 
@@ -152,3 +154,23 @@ def test_a_connection_that_is_ended_while_it_makes_a_slot_is_an_outage(captured:
         captured.run(f"select pg_terminate_backend(pid) from ({query}) waiting")
         with pytest.raises(SourceUnavailable):
             snapshot.result(30)
+
+
+TIMEOUTS = {"idle_session_timeout": 14, "idle_in_transaction_session_timeout": 14}
+TIMEOUTS |= {"transaction_timeout": 17, "statement_timeout": 14}
+
+
+def test_time_limits_of_the_database_are_not_those_of_a_load(any_captured: Captured) -> None:
+    name = any_captured.database.name
+    any_captured.run(APPLES, FILL.format(100))
+    for timeout, since in TIMEOUTS.items():
+        if any_captured.database.sql.info.server_version >= since * 10_000:
+            any_captured.run(f"alter database {name} set {timeout} = '250ms'")
+    any_captured.begin()
+    source = any_captured.source()
+    (table,) = source.discover()
+    with streaming(source, [table], BEGINNING) as reader, closing(source.snapshot()) as snapshot:
+        time.sleep(0.5)
+        assert len(loaded(snapshot, table)) == 100
+        any_captured.run("delete from apples where id > 50")
+        assert len(reader.read_to(source.current())) > 0

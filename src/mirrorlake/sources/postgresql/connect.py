@@ -22,6 +22,12 @@ from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.postgresql import foreign_text
 from mirrorlake.sources.postgresql.foreign_text import has_no_encoding
 
+_IDLE_FORMS = {
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+}
+"""Of connections that wait, as for the end of a load."""
+
 _TEXT_FORMS = {
     "datestyle": "ISO",
     "timezone": "UTC",
@@ -35,7 +41,7 @@ _TEXT_FORMS = {
     "statement_timeout": "0",
     # What waits for a lock makes wait who comes behind it. See also `autovacuum`.
     "lock_timeout": "1s",
-    "idle_in_transaction_session_timeout": "0",
+    **_IDLE_FORMS,
 }
 _PATH = '"$user",public'
 """Names as values are written relative to this `search_path`, the default of PostgreSQL."""
@@ -84,24 +90,34 @@ Result = TypeVar("Result")
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
     """An ordinary connection. Raises UsageError, SourceUnavailable; neither repeats the URL."""
-    connection = _connected(_facts(url, _TEXT_FORMS), autocommit=autocommit)
+    connection = _connected(_facts(url, _TEXT_FORMS))
+    _let_last(connection)
     foreign_text.prepare(connection)
+    connection.autocommit = autocommit
     return connection
 
 
 def connect_replication(url: str) -> Connection:
     """A replication connection (simple queries only)."""
-    connection = _connected(_facts(url, _STREAM_FORMS, replication="database"), autocommit=True)
+    connection = _connected(_facts(url, _STREAM_FORMS, replication="database"))
+    _let_last(connection)
     if has_no_encoding(connection):
         simple_query(connection, "set client_encoding to 'SQL_ASCII'")
     return connection
 
 
-def _connected(facts: str, *, autocommit: bool) -> Connection:
-    """Raises UsageError, SourceUnavailable."""
+def _let_last(connection: Connection) -> None:
+    """Let transactions last: that of a load is as long as the load. Servers before 17 do not know
+    the setting, and reject who names it when connecting. Raises SourceUnavailable."""
+    if connection.info.server_version >= 170_000:
+        simple_query(connection, "set transaction_timeout = 0")
+
+
+def _connected(facts: str) -> Connection:
+    """With autocommit. Raises UsageError, SourceUnavailable."""
     # The first is not raised where the error is caught, which may repeat a part of a password.
     try:
-        return psycopg.connect(facts, autocommit=autocommit)
+        return psycopg.connect(facts, autocommit=True)
     except psycopg.OperationalError as error:
         mistaken = _mistaken(error)
         if mistaken is None:
@@ -234,7 +250,7 @@ class PostgresPulse:
         the connections of the source; look: for `awaited`."""
         address = {"host": peer.host, "hostaddr": peer.hostaddr, "port": str(peer.port)}
         more = {**address, "connect_timeout": str(_ANSWER_SECONDS)}
-        self._facts = _facts(url, {}, application_name="mirrorlake pulse", **more)
+        self._facts = _facts(url, _IDLE_FORMS, application_name="mirrorlake pulse", **more)
         self._heard, self._answered, self._queried = heard, -inf, -inf
         self._opened, self._look = opened, look
         self._connection: Connection | None = None
