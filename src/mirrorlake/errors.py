@@ -534,6 +534,10 @@ class NotSelected(TableError):
     """A landed table is no longer selected, or no longer in the source."""
 
 
+class TableDropped(TableError):
+    """The table was dropped in the source, which the project ignores: this is no error."""
+
+
 class TableAltered(TableError):
     """The table was altered in the source in a way that the log does not describe."""
 

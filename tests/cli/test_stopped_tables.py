@@ -149,6 +149,24 @@ def test_a_table_that_cannot_join_stops_alone_and_begins_after_its_remedy(
     assert tables(run)["public.later"]["pending_files"] == 1
 
 
+def test_a_dropped_table_is_no_error_where_the_project_ignores_that(
+    run: Run, shop: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "mirrorlake.yaml"
+    file.write_text(f"{file.read_text()}\nmirror: {{schema_change: {{table_dropped: ignore}}}}\n")
+    run("capture", "--once")
+    shop.execute("drop table orders")
+    assert run("capture", "--once").code == 0
+    found = run("status")
+    assert found.code == 0
+    said = " ".join(found.out.split())
+    assert "public.orders: the table was dropped in the source, and stays as it was" in said
+    assert ", dropped" in said
+    assert tables(run)["public.orders"]["error"] is None
+    assert tables(run)["public.orders"]["dropped"]
+    assert tables(run)["public.log"]["dropped"] is None
+
+
 class TestATableThatIsNotSelectedForAWhile:
     """Nobody lands what happens to it meanwhile, so it may not simply go on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.capture.watch import append_only, without_effect
+from mirrorlake.capture.watch.ignored import DroppedTables
 from mirrorlake.capture.watch.joining import Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
@@ -88,6 +89,7 @@ class Capture:
         self._is_continuous = False  # tables that come may wait, while the others go on
         self._outages = Outages(records, clock, self._stop)
         self.loop: CaptureLoop | None = None
+        self._dropped = DroppedTables(source, records, sinks, clock, settings.ignores)
         self._joining = Joining(source, clock, self._outages.awaits)
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, self._lost)
@@ -116,6 +118,7 @@ class Capture:
             self._unloaded,
             self._streamed,
             self._lost,
+            self._found_lost,
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -291,10 +294,13 @@ class Capture:
     def _captured(self) -> list[SourceTable]:
         if SchemaChangeKind.TABLE_CREATED not in self._settings.ignores:
             self._records.end_admission()
-        return self._capturable(self._source.discover())
+        selected = self._source.discover()
+        self._dropped.came_back(selected)
+        return self._capturable(selected)
 
     def _capturable(self, selected: Sequence[SourceTable]) -> list[SourceTable]:
         records, sinks, ignored = self._records, self._sinks, self._settings.ignores
+        self._dropped.look(selected)
         admitted = members.admitted(selected, records, sinks, ignored, self._clock)
         return members.captured(admitted, records, sinks)
 
@@ -438,7 +444,7 @@ class Capture:
 
     def _lost(self, table: TableId, error: TableError) -> None:
         """A table leaves the stream, for a person to reset it; the others go on."""
-        if str(table) not in self._records.stopped():
+        if str(table) not in self._records.stopped() and not self._dropped.note([table]):
             members.stop(self._records, error)
         for writer in self._writers:
             writer.stop(table, error)
@@ -521,6 +527,7 @@ class Capture:
     def _watch(self) -> None:
         """Look for what would be lost silently, and for tables that came, went or were replaced."""
         now = self._source.discover()
+        self._land_dropped({table.table for table in self._streamed()} - {t.table for t in now})
         self._check_source(now)
         found = {table.table for table in self._capturable(now)}
         streamed = {table.table for table in self._tables}
@@ -531,6 +538,21 @@ class Capture:
             self._joining.closes()
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
+
+    def _found_lost(self, table: TableId, error: TableError) -> None:
+        """A look at the source has found that a table is lost."""
+        self._land_dropped([table])
+        self._lost(table, error)
+
+    def _land_dropped(self, tables: Iterable[TableId]) -> None:
+        """Land what was committed before one of these tables was dropped, if it stays as it is."""
+        if self.loop is None or not self._dropped.among(tables):
+            return
+        target = self._source.current()
+        while not (self._stop.is_set() or self.loop.is_read_to(target)):
+            self.step(self._guard.read_seconds)
+            self._guard.moved()
+        self._finish()
 
     def _look_at_log(self) -> None:
         """Look at how much of its log the source keeps, when it is time: whether that grows is seen

@@ -235,6 +235,14 @@ class Records:
         """Table name to the error that stopped its capture."""
         return self._tables(STOPPED)
 
+    def failed(self) -> dict[str, dict[str, Any]]:
+        """Those of `stopped` that are errors."""
+        return {name: error for name, error in self.stopped().items() if not error.get("ignored")}
+
+    def dropped(self) -> dict[str, dict[str, Any]]:
+        """Those of `stopped` that are no errors: dropped in the source, which is ignored."""
+        return {name: error for name, error in self.stopped().items() if error.get("ignored")}
+
     def stop(self, table: str, error: Mapping[str, Any]) -> None:
         self._write(STOPPED, {"tables": self.stopped() | {table: dict(error)}})
 

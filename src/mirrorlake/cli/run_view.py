@@ -142,7 +142,7 @@ class RunView(Watcher):
             return
         self._looked = now
         with suppress(*UNREADABLE):
-            stopped = self._records.stopped()
+            stopped = self._records.failed()
             self.facts.stopped = {
                 table: f"{error.get('code')}: {error.get('message')}"
                 for table, error in stopped.items()

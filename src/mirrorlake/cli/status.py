@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,7 +86,7 @@ def show_status(found: Status) -> None:
         show(f"partner: {_partner(found.partner)}")
     _show_tables(found.tables)
     for table in found.tables:
-        for line in _notes(table):
+        for line in [_gone(table.dropped)] if table.dropped else _notes(table):
             show(f"{table.table}: {line}")
     for name, at in found.left_out.items():
         show(f"{name}: left out since {readable_time(at)}: {LEFT_OUT}. {ADMIT.format(name)}")
@@ -155,6 +155,12 @@ def _where(found: Status) -> str:
     return f"events: {found.events}{dead if found.dead_events else ''}"
 
 
+def _gone(dropped: Mapping[str, Any]) -> str:
+    from mirrorlake.model.landed import readable_time
+
+    return f"{dropped['message']} (seen {readable_time(dropped['since'])})"
+
+
 def _notes(table: TableStatus) -> Iterator[str]:
     """Notes on a table: its error, what it waits for, which deletions wait, its change feed, what
     changed without effect, whether it is append-only."""
@@ -198,6 +204,8 @@ def _notes(table: TableStatus) -> Iterator[str]:
 
 def _kind(table: TableStatus) -> str:
     """Suffix of the state of a table of which not everything is there."""
+    if table.dropped:
+        return ", dropped"
     loaded = "" if table.is_loaded else ", not loaded"
     if table.differs:
         return f"{loaded}, differs"

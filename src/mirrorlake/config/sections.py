@@ -135,8 +135,6 @@ _NEVER_IGNORED = {
     SchemaChangeKind.TABLE_RECREATED: "rows of two tables would be mixed",
     SchemaChangeKind.TABLE_RENAMED: "with evolve it goes on under the name with which it was "
     "loaded",
-    SchemaChangeKind.TABLE_DROPPED: "no change comes of the table any more; it stops and stays as "
-    "it is",
 }
 """The schema changes that no table can go on without, and why."""
 _NEVER_STOPPED = {
@@ -178,7 +176,7 @@ class SchemaChangeSection(Section):
     table_recreated: Policy = "evolve"
     table_renamed: Policy = "evolve"
     table_truncated: PolicyOrIgnore = "evolve"
-    table_dropped: Policy = "evolve"
+    table_dropped: PolicyOrIgnore = "evolve"
     partition_changed: PolicyOrIgnore = "evolve"
     publication_changed: PolicyOrIgnore = "evolve"
     drop: bool = False

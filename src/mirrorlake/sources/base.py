@@ -15,7 +15,7 @@ TableError for one table, while the others continue. The source itself never ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -467,6 +467,10 @@ class Source(Protocol):
 
         An error with a table concerns that table only.
         """
+        ...
+
+    def existing(self, identities: Iterable[str], /) -> Collection[str]:
+        """Those of these identities of tables that are there, selected or not."""
         ...
 
     def pulse(self) -> Pulse | None:

@@ -145,6 +145,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
             records.without_effect(),
             backfills.due(jobs),
             records.ignored() | records.unfollowed(),
+            records.dropped(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
@@ -161,8 +162,8 @@ def read(project: Project, now: datetime | None = None) -> Status:
 
 
 def stopped(project: Project) -> dict[str, dict[str, Any]]:
-    """The tables that are no longer captured, with the error that stopped each."""
-    return _records(project).stopped()
+    """The tables that an error has stopped in capture, with it."""
+    return _records(project).failed()
 
 
 def due(project: Project) -> dict[str, BackfillJob]:

@@ -161,7 +161,7 @@ class Monitor:
     def _halted(self) -> Mapping[str, Mapping[str, Any]]:
         """The tables that are no longer captured; whatever others write there stops no monitor."""
         try:
-            return Records(self._store, self._scanner.zone()).stopped()
+            return Records(self._store, self._scanner.zone()).failed()
         except UNREADABLE:
             return {}
 

@@ -45,7 +45,8 @@ class TableStatus:
     backfill that it needs to equal its source, None when it needs none. unfollowed: how its columns
     were altered in the source since the last change of a row, where that gave rows other values.
     waiting_deletions: of a table of events, the deletions without a key that wait for the event
-    with it (ST-230).
+    with it (ST-230). dropped: that it was dropped in the source, where the project ignores that:
+    since when that is known, and a `message`.
     """
 
     table: str
@@ -71,11 +72,14 @@ class TableStatus:
     reread: BackfillJob | None = None
     unfollowed: Unfollowed | None = None
     waiting_deletions: int = 0
+    dropped: Mapping[str, Any] | None = None
 
     @property
     def differs(self) -> bool:
         """Whether it is known that rows are other ones in the source: changes were not captured, or
         the table has to be read again for another reason, or waits for a change of a row."""
+        if self.dropped is not None:
+            return False
         is_counted = self.append_only is not None and self.append_only.differs
         return self.reread is not None or self.unfollowed is not None or is_counted
 
@@ -122,6 +126,7 @@ class TableStatus:
             "feed": self.feed.facts() if self.feed else None,
             "loaded": self.is_loaded,
             "without_effect": [asdict(change) for change in self.without_effect],
+            "dropped": self.dropped["since"] if self.dropped else None,
         }
 
 
@@ -156,6 +161,7 @@ def tables_of(
     without_effect: Mapping[str, Sequence[WithoutEffect]] | None = None,
     due: Mapping[str, BackfillJob] | None = None,
     unfollowed: Mapping[str, Unfollowed] | None = None,
+    dropped: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[TableStatus]:
     """How each table stands.
 
@@ -164,7 +170,8 @@ def tables_of(
     the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
     without_effect: the last changes of their schemas that change no row; due: the backfills without
     which tables differ; unfollowed: the tables whose columns were altered since a row changed, or
-    that differ by a change that the project ignores.
+    that differ by a change that the project ignores; dropped: those that were dropped, which it
+    ignores.
     """
     tables = []
     for scan in scans:
@@ -185,6 +192,7 @@ def tables_of(
             without_effect=changed.get(table.table, ()),
             reread=due.get(table.table),
             unfollowed=(unfollowed or {}).get(table.table),
+            dropped=(dropped or {}).get(table.table),
         )
         for table in tables
     ]

@@ -38,7 +38,8 @@ log = structlog.get_logger()
 class TableWatch:
     """Watches the tables of one stream. Not for several threads.
 
-    streamed: returns the tables that are not stopped; stop: stops one of them.
+    streamed: returns the tables that are not stopped; stop: stops one of them; lost: one that a
+    look has found to be lost, while nothing is read from the stream.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class TableWatch:
         unloaded: Unloaded,
         streamed: Callable[[], Sequence[SourceTable]],
         stop: Callable[[TableId, TableError], None],
+        lost: Callable[[TableId, TableError], None],
     ) -> None:
         self._source, self._records, self._sinks = source, records, sinks
         self._settings, self._clock = settings, clock
         self._backfills, self._unloaded = backfills, unloaded
-        self._streamed, self._stop = streamed, stop
+        self._streamed, self._stop, self._lost = streamed, stop, lost
         self._findings = Findings(records, clock)
         self.ignored = Ignored(records, clock, settings.ignores)
 
@@ -154,7 +156,7 @@ class TableWatch:
             if finding.severity is CheckSeverity.ERROR and finding.table is not None:
                 as_what = TableAltered if finding.check == ALTERED else TableError
                 lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._stop(finding.table, lost)
+                self._lost(finding.table, lost)
         return None
 
     def _looked(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:

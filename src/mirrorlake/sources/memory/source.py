@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -247,6 +247,11 @@ class MemorySource:
         gone = [table.table for table in tables if table.identity not in now]
         what = "the table was dropped"
         return [CheckResult("table", _ERROR, what, "Reset it.", table) for table in gone]
+
+    def existing(self, identities: Iterable[str]) -> Collection[str]:
+        with self._database.lock:
+            there = {table.described.identity for table in self._database.tables.values()}
+        return there & {*identities}
 
     def pulse(self) -> None:
         """It never falls silent."""

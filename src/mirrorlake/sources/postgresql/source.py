@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from math import inf
@@ -383,6 +383,11 @@ class PostgresSource:
                     table=str(table.table),
                     hint=f"Run `mirrorlake reset {table.table}` to reload it.",
                 ) from error
+
+    def existing(self, identities: Iterable[str]) -> Collection[str]:
+        query = "select oid::text from pg_class where oid::text = any(%s)"
+        with translated():
+            return {oid for (oid,) in self._sql().execute(query, [[*identities]])}
 
     def pulse(self) -> PostgresPulse:
         """Until a stream is opened, it asks."""
