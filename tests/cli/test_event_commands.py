@@ -15,7 +15,7 @@ import pytest
 from tests.app.events.test_applier import project, put
 from tests.apply.events.bucket import event
 from tests.apply.events.drawn_files import rows_of
-from tests.apply.events.genuine import oracle
+from tests.apply.events.genuine import avro, oracle
 from tests.cli.conftest import Run
 
 
@@ -66,6 +66,25 @@ def test_deletions_that_wait_for_their_key_are_shown_and_stop_nothing(
     run("apply", "--once")
     assert run("errors").code == 0
     assert rows_of(tmp_path / "lake/Tables/SHOP/ORDERS") == []
+
+
+@pytest.mark.clause("ST-262")
+def test_a_column_that_got_a_wider_type_is_shown(run: Run, tmp_path: Path) -> None:
+    project(tmp_path)
+    (folder := tmp_path / "bucket").mkdir()
+    (folder / "a.avro").write_bytes(avro([event(1, {"id": 1})], id="int"))
+    run("apply", "--once")
+    (table,) = run("status", "--json").facts()["tables"]
+    assert table["widened"] == []
+    (folder / "b.avro").write_bytes(avro([event(2, {"id": 2**40})], id="long"))
+    run("apply", "--once")
+    shown = run("status")
+    told = "public.orders: column id got the type LONG of events, and was INTEGER before version 1"
+    assert (shown.code, told in shown.out) == (0, True)
+    (table,) = run("status", "--json").facts()["tables"]
+    assert table["widened"] == [
+        {"column": "id", "before": "INTEGER", "after": "LONG", "version": 1}
+    ]
 
 
 def test_errors_of_a_project_without_event_files_need_a_stream(run: Run, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from mirrorlake.mirror.compaction.small_files import SMALLEST
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
+from tests.apply.events.genuine import avro
 from tests.crash.folded import folded
 from tests.crash.forked import mirrorlake
 from tests.profiles import some
@@ -71,6 +72,34 @@ def test_tables_are_right_although_their_consumer_is_killed(
             (2, 2),
             (3, 5),
         ]
+
+
+@pytest.mark.parametrize(
+    "point", some([CrashPoint.COLUMNS_WRITTEN, CrashPoint.COLUMNS_ALTERED, CrashPoint.KEYS_WRITTEN])
+)
+@pytest.mark.clause("ST-223", "ST-262")
+def test_a_column_gets_its_wider_type_although_the_consumer_is_killed(
+    tmp_path: Path, point: CrashPoint
+) -> None:
+    bucket, apply = Bucket(tmp_path), applying(tmp_path)
+    bucket.put("a.avro").write_bytes(avro([event(n, {"id": n, "v": n}) for n in (2, 3)], id="int"))
+    bucket.cycle()
+    wide = [event(4, {"id": 2**40, "v": 4}), event(1, {"id": 2, "v": 1}, "UPDATE")]
+    bucket.put("b.avro").write_bytes(avro(wide, id="long"))
+    assert apply(CRASH_AT=point) == -signal.SIGKILL
+    bucket.put("c.avro").write_bytes(avro([event(5, {"id": 3, "v": 5}, "UPDATE")], id="int"))
+    assert apply() == 0
+    rows = [{"id": 2, "v": 2}, {"id": 3, "v": 5}, {"id": 2**40, "v": 4}]
+    assert bucket.plain() == sorted(rows, key=repr)
+    altered = [
+        version for version in bucket.log().versions() if version and metadata_of(bucket, version)
+    ]
+    assert altered == [1]
+
+
+def metadata_of(bucket: Bucket, version: int) -> bool:
+    """Whether a commit changes what the table says of its columns."""
+    return any("metaData" in action for action in bucket.log().actions(version))
 
 
 @pytest.mark.parametrize(

@@ -161,8 +161,22 @@ def _gone(dropped: Mapping[str, Any]) -> str:
     return f"{dropped['message']} (seen {readable_time(dropped['since'])})"
 
 
+def _notes_of_events(table: TableStatus) -> Iterator[str]:
+    """Which deletions wait, and which column got a wider type last."""
+    if count := table.waiting_deletions:
+        yield (
+            f"deletions without a key that wait for the event with it: {count:,}; see "
+            "mirrorlake errors"
+        )
+    for one in table.widened[-1:]:
+        yield (
+            f"column {one.column} got the type {one.after} of events, and was {one.before} before "
+            f"version {one.version}"
+        )
+
+
 def _notes(table: TableStatus) -> Iterator[str]:
-    """Notes on a table: its error, what it waits for, which deletions wait, its change feed, what
+    """Notes on a table: its error, what it waits for, what events told, its change feed, what
     changed without effect, whether it is append-only."""
     from mirrorlake.model.landed import format_time, readable_time
 
@@ -170,11 +184,7 @@ def _notes(table: TableStatus) -> Iterator[str]:
         yield table.error["message"]
     elif table.waiting:
         yield f"waiting: {table.waiting}"
-    if count := table.waiting_deletions:
-        yield (
-            f"deletions without a key that wait for the event with it: {count:,}; see "
-            "mirrorlake errors"
-        )
+    yield from _notes_of_events(table)
     if table.feed and (feed := str(table.feed)):
         yield f"the change feed {feed}"
     if not table.is_loaded:

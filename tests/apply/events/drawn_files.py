@@ -7,9 +7,10 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import pyarrow as pa
@@ -19,6 +20,8 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
+from mirrorlake.events import types
+from mirrorlake.events.types import UnifiedKind, UnifiedType
 from mirrorlake.model.row_hashes import content_of
 from tests.mirror.event_order.model import GUARD, Event
 
@@ -39,6 +42,38 @@ PLACES = {
     "sqlserver": {"schema": "shop", "table": "orders"},
     "salesforce": {"domain": "shop", "object_name": "orders"},
     "mongodb": {"database": "shop", "collection": "orders"},
+}
+
+
+class Kinds(NamedTuple):
+    """The types of the columns of an Avro file."""
+
+    id: UnifiedType
+    v: UnifiedType
+
+
+LONGS = Kinds(types.LONG, types.LONG)
+_EXACT = [types.decimal(12, 0), types.decimal(14, 2), types.decimal(20, 3)]
+AVRO: Mapping[UnifiedType, Any] = {
+    types.INTEGER: "int",
+    types.LONG: "long",
+    types.FLOAT: "float",
+    types.DOUBLE: "double",
+    **{
+        kind: {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": kind.precision,
+            "scale": kind.scale,
+        }
+        for kind in _EXACT
+    },
+}
+"""Types of columns as fastavro has them."""
+CAST: Mapping[UnifiedKind, Any] = {
+    UnifiedKind.DECIMAL: Decimal,
+    UnifiedKind.FLOAT: float,
+    UnifiedKind.DOUBLE: float,
 }
 OWN = ("log_file", "log_position", "scn", "rs_id", "ssn", "lsn", "tx_id", "row_id")
 NUMBERS = {"log_position", "scn", "ssn"}
@@ -89,7 +124,7 @@ def as_event(
 
 
 @cache
-def _avro_schema(source: str) -> Any:
+def _avro_schema(source: str, kinds: Kinds) -> Any:
     """Of all that an event of a source may have."""
 
     def record(name: str, **fields: Any) -> dict[str, Any]:
@@ -110,19 +145,31 @@ def _avro_schema(source: str) -> Any:
         stream_name="string",
         sort_keys=texts,
         source_metadata=metadata,
-        payload=record("payload", id="long", v="long"),
+        payload=record("payload", **{name: AVRO[kind] for name, kind in kinds._asdict().items()}),
     )
     return fastavro.parse_schema(event)
 
 
-def content(source: str, events: Sequence[Mapping[str, Any]], form: str) -> bytes:
-    """A file of events (`as_event`). form: the end of its name."""
+def content(
+    source: str, events: Sequence[Mapping[str, Any]], form: str, kinds: Kinds = LONGS
+) -> bytes:
+    """A file of events (`as_event`). form: the end of its name. kinds: of the columns, which files
+    of JSON do not tell."""
     if form == "avro":
         file = io.BytesIO()
-        fastavro.writer(file, _avro_schema(source), events)
+        fastavro.writer(file, _avro_schema(source, kinds), [_typed(one, kinds) for one in events])
         return file.getvalue()
     lines = "".join(f"{json.dumps(one)}\n" for one in events).encode()
     return gzip.compress(lines, 1) if form.endswith(".gz") else lines
+
+
+def _typed(event: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    """The event with the values as fastavro writes them."""
+    payload = {
+        name: None if value is None else CAST.get(getattr(kinds, name).kind, int)(value)
+        for name, value in event["payload"].items()
+    }
+    return {**event, "payload": payload}
 
 
 def _read_method(source: str, event: Event) -> str:
@@ -147,12 +194,11 @@ def read(
     return list(found.tables)
 
 
-def as_written(events: Sequence[Event], source: str = "") -> list[Event]:
-    """The events with the content that theirs have in files. Keys of MongoDB are read as texts."""
+def as_written(events: Sequence[Event]) -> list[Event]:
+    """The events with the content that theirs have in files, whatever the types are there."""
     keys = pa.array([event["key"] for event in events], pa.int64())
     payload = pa.array([event["payload"] for event in events], pa.int64())
-    read = keys.cast(pa.string()) if source == "mongodb" else keys
-    content = content_of(pa.table({"id": read, "v": payload})).tolist()
+    content = content_of(pa.table({"id": keys, "v": payload})).tolist()
     return [{**event, "content": of_event} for event, of_event in zip(events, content, strict=True)]
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,14 +22,19 @@ import pytest
 from hypothesis import strategies as st
 
 from mirrorlake.apply.events import consumer, file_reader, journal, lookups
+from mirrorlake.apply.events.columns import delta_type
 from mirrorlake.apply.events.journal import FileJournals
+from mirrorlake.delta.schema import parse
+from mirrorlake.events import types
 from mirrorlake.events.decode.json import events as json_events
+from mirrorlake.events.types import UnifiedType
+from mirrorlake.events.wider import joined
 from mirrorlake.mirror.compaction import small_files
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.apply.events import drawn_files
 from tests.apply.events.bucket import Bucket
-from tests.apply.events.drawn_files import as_event, as_written, content
+from tests.apply.events.drawn_files import PLACES, Kinds, as_event, as_written, content
 from tests.apply.events.repeating import Repeating
 from tests.doubles.memory_store import Crash
 from tests.mirror.event_order import drawn
@@ -37,8 +43,9 @@ from tests.mirror.event_order.model import Event, table_of
 CASES = 25
 """Of a run."""
 TABLES = ("orders", "items")
-KEYS = range(1, 4)
-"""Of a case, beside 10 times its number."""
+KEYS, LARGEST = range(1, 4), 5
+"""Keys of a case, beside 10 times its number, and LARGE in one of five cases; and the largest
+value."""
 MINUTES = ("", "2026/11/20/10/05", "2026/11/21/23/59", "2026/11/23/12/00")
 FOLDERS = ("one", "other")
 FORMS = ("jsonl", "jsonl.gz", "avro")
@@ -48,8 +55,17 @@ POINTS = [
     CrashPoint.EVENT_FILES_RECORDED,
     CrashPoint.FILES_COMPACTED,
     CrashPoint.COMPACTION_COMMITTED,
+    CrashPoint.COLUMNS_WRITTEN,
+    CrashPoint.COLUMNS_ALTERED,
 ]
 """All that a consumer passes."""
+OF_KEYS = [types.INTEGER, types.LONG, types.decimal(12, 0)]
+OF_VALUES = [types.INTEGER, types.LONG, types.decimal(14, 2), types.decimal(20, 3)]
+"""Types of columns in Avro files, of which any are in one run; beside LONG, which a file of JSON
+may make of them. The first ones have small numbers alone."""
+OF_FLOATS = [types.INTEGER, types.FLOAT, types.DOUBLE]
+"""The same of values in one in five runs, which has no JSON and no large values."""
+OF_LAYOUTS, LARGE = 5, 2**33
 DEATHS = 6
 """Of processes of a run."""
 
@@ -76,12 +92,16 @@ class Death:
 
 @dataclass(frozen=True)
 class Run:
-    """layout: the seed of what else may vary: files, sizes of parts, settings."""
+    """layout: the seed of what else may vary: files and their types, sizes of parts, settings."""
 
     source: str
     cases: Sequence[Case]
     deaths: Sequence[Death]
     layout: int
+
+    @property
+    def has_floats(self) -> bool:
+        return not self.layout % OF_LAYOUTS
 
 
 @dataclass
@@ -97,14 +117,17 @@ class Seen:
 def runs(draw: st.DrawFn, source: str) -> Run:
     alone = draw(st.integers(1, CASES - 1))
     is_emptied = draw(st.integers(0, 3)) == 3
+    layout = draw(st.integers(0, 2**16))
     cases = [
         draw(_cases(source, number, TABLES[number >= alone], truncates=is_emptied and not number))
         for number in range(CASES)
     ]
+    if layout % OF_LAYOUTS:
+        cases = [_with_large_values(case) for case in cases]
     fails = st.integers(0, 3).map(lambda one: one == 3)
     death = st.builds(Death, st.sampled_from(POINTS), st.integers(1, 2), fails)
     deaths = draw(st.lists(death, min_size=DEATHS, max_size=DEATHS))
-    return Run(source, cases, deaths, draw(st.integers(0, 2**16)))
+    return Run(source, cases, deaths, layout)
 
 
 @st.composite
@@ -126,18 +149,37 @@ def _own(event: Event, number: int) -> Event:
     """The event with a key and a transaction that no other case has."""
     key, transaction = event["key"], event["tx_id"]
     return event | {
-        "key": None if key is None else 10 * number + key,
+        "key": None if key is None else _key(number, key),
         "tx_id": None if transaction is None else f"{transaction}{number}",
     }
+
+
+def _with_large_values(case: Case) -> Case:
+    """The case with a number of more than 32 bits in the place of the largest one."""
+    own = {
+        id(event): event if event["payload"] < LARGEST else event | {"payload": LARGE + LARGEST}
+        for event in case.events
+    }
+    batches = [[own[id(event)] for event in batch] for batch in case.batches]
+    return replace(case, events=[*own.values()], batches=batches)
+
+
+def _key(case: int, key: int) -> int:
+    return 10 * case + key + (0 if case % 5 else LARGE)
+
+
+def _is_large(event: Mapping[str, Any]) -> bool:
+    """Whether a number of an event is too large for an INTEGER."""
+    return any((value or 0) >= LARGE for value in event["payload"].values())
 
 
 def expected(run: Run, table: str) -> dict[int, int]:
     """The rows that all events together make. A truncation is a deletion of each key, of no
     transaction."""
     cases = [case for case in run.cases if case.table == table]
-    keys = [10 * case.number + key for case in cases for key in KEYS]
+    keys = [_key(case.number, key) for case in cases for key in KEYS]
     found: list[Event] = []
-    for event in as_written([event for case in cases for event in case.events], run.source):
+    for event in as_written([event for case in cases for event in case.events]):
         if event.get("truncation"):
             found += [event | {"key": key, "tx_id": None, "row_id": None} for key in keys]
         else:
@@ -172,12 +214,14 @@ def play(run: Run, seen: Seen) -> None:
     """Play a run, and compare its tables."""
     with quick_folder() as folder, small_sizes(Random(run.layout)):
         bucket = Bucket(folder)
-        _Player(run, bucket, seen).play()
+        player = _Player(run, bucket, seen)
+        player.play()
         assert FileJournals(LocalStore(bucket.root)).read().dead == []
         for table in TABLES:
             rows = bucket.rows(f"shop/{table}")
             assert len(rows) == len({row["id"] for row in rows})
             assert {int(row["id"]): row["v"] for row in rows} == expected(run, table)
+            player.check_types(table)
 
 
 class _Player:
@@ -187,6 +231,8 @@ class _Player:
         self._process: _Process | None = None
         self._waiting = set[str]()  # the cases that have events in files that are not recorded
         self._written: list[tuple[str, bytes]] = []
+        self._kinds = {table: set[Kinds]() for table in TABLES}  # in files of Avro
+        self._has_json = set[str]()  # the tables
         random = self._random("settings")
         flags = {name: random.random() < 0.25 for name in ("metadata_columns", "keeps_changes")}
         bucket.settings = drawn_files.settings(run.source, bucket.folder, **flags)
@@ -220,8 +266,9 @@ class _Player:
                 of_case.choice(files).append(as_event(source, event, table=case.table))
         written = []
         for events in filter(None, files):
-            form = random.choice(FORMS)
-            written.append((_path(step, form, random), content(source, events, form)))
+            for form, kinds, some in self._typed(random, events):
+                self._note(form, kinds, some)
+                written.append((_path(step, form, random), content(source, some, form, kinds)))
         if self._written and random.random() < 0.5:
             path, again = random.choice(self._written)
             name = _path(step, path.partition(".")[2], random)
@@ -231,6 +278,44 @@ class _Player:
             target = self._bucket.folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(told)
+
+    def _typed(
+        self, random: Random, events: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[str, Kinds, Sequence[dict[str, Any]]]]:
+        """The events in files of which each has types for its columns: the form, and the types.
+        Large numbers are in Avro, because other files do not tell that a column may have them."""
+        of_values = OF_FLOATS if self._run.has_floats else OF_VALUES
+        form = "avro" if self._run.has_floats else random.choice(FORMS)
+        kinds = Kinds(random.choice(OF_KEYS), random.choice(of_values))
+        large = [one for one in events if _is_large(one)]
+        if not large or (form == "avro" and types.INTEGER not in kinds):
+            yield form, kinds, events
+            return
+        wide = Kinds(random.choice(OF_KEYS[1:]), random.choice(of_values[1:]))
+        files = [("avro", wide, large), (form, kinds, [one for one in events if one not in large])]
+        yield from (file for file in random.sample(files, 2) if file[2])
+
+    def _note(self, form: str, kinds: Kinds, events: Sequence[dict[str, Any]]) -> None:
+        """Remember which types the columns of tables have in a file."""
+        _, name = PLACES[self._run.source]
+        for table in {one["source_metadata"][name] for one in events}:
+            if form == "avro":
+                self._kinds[table].add(kinds)
+            else:
+                self._has_json.add(table)
+
+    def check_types(self, table: str) -> None:
+        """Each column has the least type that has the values of all types in files."""
+        kinds = self._kinds[table]
+        snapshot = self._bucket.log(f"shop/{table}").snapshot()
+        if not kinds or not snapshot.exists:
+            return
+        found = parse(snapshot.metadata).schema
+        for name, given in zip(Kinds._fields, map(set, zip(*kinds, strict=True)), strict=True):
+            # What a file of JSON is read as depends on what the table has already.
+            sets = [given, given | {types.LONG}] if table in self._has_json else [given]
+            least = [str(delta_type(reduce(_joined, one))) for one in sets]
+            assert str(found[name].type) in least
 
     def _cycle(self) -> bool:
         """Apply what is there, by the process that lives or a new one. Returns whether nothing has
@@ -251,6 +336,12 @@ class _Player:
             self._seen.crashed |= self._waiting
             return False
         return True
+
+
+def _joined(first: UnifiedType, second: UnifiedType) -> UnifiedType:
+    found = joined(first, second)
+    assert found is not None
+    return found
 
 
 def _path(step: int, form: str, random: Random) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,56 @@ from tests.apply.events.genuine import avro
 
 @pytest.mark.clause("ST-262")
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_a_column_that_is_widened_later_has_the_type_of_the_settings(
+def test_a_column_has_the_type_of_the_settings_and_gets_no_wider_one(
     tmp_path: Path, form: str
 ) -> None:
-    """Without it, that of the first file: events with the wider one are dead letters."""
+    """Files of JSON do not tell types: without the settings, a column has that of the first file,
+    and others are dead letters."""
+    large = 2**40 if form == "avro" else 1.5
+    wanted = types.LONG if form == "avro" else types.decimal(38, 9)
 
-    def put(bucket: Bucket, name: str, kind: str, *events: dict[str, Any]) -> None:
+    def put(bucket: Bucket, name: str, kind: Any, value: Any) -> None:
+        number = ord(name)
+        events = [event(number - 96, {"id": number - 96, "v": value})]
         if form == "avro":
             bucket.put(f"{name}.avro").write_bytes(avro(events, v=kind))
         else:
             bucket.put(f"{name}.jsonl", *events)
-
-    large = 2**40 if form == "avro" else 1.5
-    wanted = types.LONG if form == "avro" else types.decimal(38, 9)
-
-    def fill(bucket: Bucket) -> None:
-        put(bucket, "a", "int", event(1, {"id": 1, "v": 1}))
         bucket.cycle()
-        put(bucket, "b", "long", event(2, {"id": 2, "v": large}))
-        bucket.cycle()
+
+    def dead(bucket: Bucket) -> int:
+        return len(bucket.consumer()._journal.dead)
 
     bucket = Bucket(tmp_path)
-    fill(bucket)
-    assert [row["id"] for row in bucket.plain()] == [1]
-    assert len(bucket.consumer()._journal.dead) == 1
-    widened = Bucket(tmp_path / "widened", types={"public.orders": {"v": wanted}})
-    fill(widened)
-    assert [(row["id"], float(row["v"])) for row in widened.plain()] == [(1, 1.0), (2, large)]
-    # One that was made with the type of its first file says what to do.
-    bucket.settings = replace(bucket.settings, types=widened.settings.types)
-    put(bucket, "c", "long", event(3, {"id": 3, "v": 3}))
+    put(bucket, "a", "int", 1)
+    put(bucket, "b", "long", large)
+    assert dead(bucket) == (form == "json")
+    named = Bucket(tmp_path / "named", types={"public.orders": {"v": wanted}})
+    put(named, "a", "int", 1)
+    put(named, "b", "long", large)
+    assert [(row["id"], float(row["v"])) for row in named.plain()] == [(1, 1.0), (2, large)]
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
+    put(named, "c", price, Decimal("0.5") if form == "avro" else 2.5e-11)
+    assert dead(named) == 1
+    # A column gets a wider type that is named later, from the next events on.
+    bucket.settings = replace(bucket.settings, types=named.settings.types)
     bucket.cycle(anew=True)
+    put(bucket, "d", "long", 4)
+    assert not bucket.errors
+    bucket.consumer().replay()
+    assert [(row["id"], float(row["v"])) for row in bucket.plain()] == [
+        (1, 1.0),
+        (2, large),
+        (4, 4.0),
+    ]
+    assert dead(bucket) == 0
+    # One that is no wider stops the table, and says what to do.
+    narrow = {"public.orders": {"v": types.INTEGER}}
+    bucket.settings = replace(bucket.settings, types=narrow)
+    bucket.cycle(anew=True)
+    put(bucket, "e", "int", 5)
     error = bucket.errors["public.orders"]
-    assert "in source.types" in error.what
+    assert f"its column v is {wanted}, and INTEGER in source.types" in error.what
     assert "mirrorlake reset public.orders" in error.hint
 
 

@@ -120,7 +120,7 @@ def test_a_deletion_needs_no_value_that_fits(given: UnifiedType) -> None:
 @pytest.mark.parametrize(
     ("before", "value", "after", "other"),
     [
-        ({"type": "string", "logicalType": "number"}, "1.5", "string", "one"),
+        ({"type": "string", "logicalType": "number"}, "1.5", "long", 1),
         ({"type": "long", "logicalType": "time-interval-micros"}, 5, "long", 6),
         ("long", 5, {"type": "null", "logicalType": "unsupported"}, None),
     ],

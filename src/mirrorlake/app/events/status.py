@@ -66,6 +66,7 @@ def _status(
         source_time=_moment(state.source_ms) if state else None,
         is_running=is_running,
         waiting_deletions=(state.waiting or 0) if state else 0,
+        widened=state.widened if state else (),
     )
 
 

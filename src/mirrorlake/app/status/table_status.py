@@ -9,6 +9,7 @@ from typing import Any
 
 from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
+from mirrorlake.apply.events.remembered.state import WidenedColumn
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.capture.record import Unfollowed, WithoutEffect
@@ -45,8 +46,9 @@ class TableStatus:
     backfill that it needs to equal its source, None when it needs none. unfollowed: how its columns
     were altered in the source since the last change of a row, where that gave rows other values.
     waiting_deletions: of a table of events, the deletions without a key that wait for the event
-    with it (ST-230). dropped: that it was dropped in the source, where the project ignores that:
-    since when that is known, and a `message`.
+    with it (ST-230); widened: its columns that got wider types because of its events, in order.
+    dropped: that it was dropped in the source, where the project ignores that: since when that is
+    known, and a `message`.
     """
 
     table: str
@@ -73,6 +75,7 @@ class TableStatus:
     unfollowed: Unfollowed | None = None
     waiting_deletions: int = 0
     dropped: Mapping[str, Any] | None = None
+    widened: Sequence[WidenedColumn] = ()
 
     @property
     def differs(self) -> bool:
@@ -121,6 +124,7 @@ class TableStatus:
             "error": self.error,
             "waiting": self.waiting or None,
             "waiting_deletions": self.waiting_deletions,
+            "widened": [asdict(column) for column in self.widened],
             "append_only": self.append_only.reason if self.append_only else None,
             "differs": _difference(self) if self.differs else None,
             "feed": self.feed.facts() if self.feed else None,

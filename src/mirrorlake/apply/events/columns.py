@@ -1,8 +1,9 @@
 """The columns of tables built from events: names, types, values (ST-245, ST-259 to ST-262).
 
-A new column is added, a missing one is NULL in new rows, a renamed one counts as new. A value of
-another type than its column is rejected, unless the column's type can represent every value of that
-type.
+A new column is added, a missing one is NULL in new rows, a renamed one counts as new. A column
+whose events have several types gets the least type that has the values of all of them
+(`events.wider`). Where there is none, or the rows of the table cannot have it, a value of another
+type than its column is rejected, unless the column's type can represent every value of that type.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from mirrorlake.errors import EventKeyRefused, EventTableError
 from mirrorlake.events.encode.json_lines import json_texts
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import TIME, UnifiedKind, UnifiedType
+from mirrorlake.events.wider import has_every_value, joined
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, contiguous, rows_of_elements
 from mirrorlake.model.change import (
@@ -61,15 +63,8 @@ _SIMPLE: Mapping[UnifiedKind, DataType] = {
     UnifiedKind.TIMESTAMP: types.TIMESTAMP,
     UnifiedKind.TIMESTAMP_WITH_TIME_ZONE: types.TIMESTAMP,
 }
-_ALIKE: Sequence[Set[UnifiedKind]] = (
-    {UnifiedKind.STRING, UnifiedKind.VARCHAR},
-    {UnifiedKind.DATETIME, UnifiedKind.TIMESTAMP},
-)
-"""Unified types with the same values in a table."""
-_COUNTS = {UnifiedKind.INTEGER, UnifiedKind.LONG, UnifiedKind.FLOAT, UnifiedKind.DOUBLE}
-"""Unified types of numbers, of which one may have every value of another."""
-_DIGITS = {UnifiedKind.INTEGER: 10, UnifiedKind.LONG: 19}
-"""Digits of the longest number."""
+_SAME_CONTENT = ({"integer", "long"}, {"float", "double"})
+"""Delta types whose equal values have equal hashes (`model.row_hashes`)."""
 _KEYS = frozenset(
     ["boolean", "byte", "short", "integer", "long", "decimal", "string", "date", "timestamp"]
 )
@@ -86,9 +81,7 @@ class EventTableColumn:
 
     @property
     def type(self) -> DataType:
-        found = delta_type(self.unified)
-        assert found is not None
-        return found
+        return _of_table(self.unified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +128,23 @@ class EventTableColumns:
         table: str,
         found: Mapping[str, UnifiedType],
         wanted: Mapping[str, UnifiedType] = MappingProxyType({}),
+        *,
+        key: Collection[str] = (),
+        by_value: bool = True,
     ) -> EventTableColumns:
-        """With the new columns of some events (ST-259). wanted: types of columns that are not to
-        have that of the events. Raises EventTableError when two columns would have the same
-        name."""
+        """With the new columns of some events (ST-259), and the types that the known ones get
+        (`wider_type`). wanted: types of columns that are not to have that of the events. key: the
+        names of key columns. Raises EventTableError when two columns would have the same name."""
         names = {one.name.casefold(): one.source for one in self.columns}
         names |= dict.fromkeys(_TAKEN, "a column of the table's own")
-        added = []
-        for source, kind in found.items():
-            if delta_type(kind) is None or source in self.known:
+        columns = {column.source: column for column in self.columns}
+        for source, given in found.items():
+            if delta_type(given) is None:
+                continue
+            kind, known = wanted.get(source, given), columns.get(source)
+            if known is not None:
+                wider = wider_type(known.unified, kind, is_key=source in key, by_value=by_value)
+                columns[source] = replace(known, unified=wider)
                 continue
             name = column_name(source)
             if (other := names.get(name.casefold())) is not None:
@@ -154,8 +155,8 @@ class EventTableColumns:
                     hint="Leave one of them out of the stream, and use `mirrorlake reset`.",
                 )
             names[name.casefold()] = source
-            added.append(EventTableColumn(source, name, wanted.get(source, kind)))
-        return replace(self, columns=(*self.columns, *added)) if added else self
+            columns[source] = EventTableColumn(source, name, kind)
+        return EventTableColumns(tuple(columns.values()))
 
     def schema(self, metadata: DataType, *, with_metadata: bool) -> Schema:
         """The schema of the table. with_metadata: with position and time."""
@@ -242,27 +243,51 @@ def delta_type(kind: UnifiedType) -> DataType | None:
     return _SIMPLE.get(kind.kind, types.STRING)
 
 
-def has_every_value(column: UnifiedType, given: UnifiedType) -> bool:
-    """Whether a column of one unified type can have every value of another one, and in it the same
-    meaning. Other changes of a type are reported (ST-262), also where both types have one Delta
-    type: microseconds are no count, and an ISO 8601 time is no other text."""
-    if column == given or {column.kind, given.kind} in _ALIKE:
-        return True
-    if column.element is not None and given.element is not None:
-        return has_every_value(column.element, given.element)
-    if column.kind is UnifiedKind.STRING:
-        return given.kind is UnifiedKind.NUMBER
-    if column.kind is UnifiedKind.VARCHAR:
-        return given.kind is UnifiedKind.VARCHAR
-    if column.kind is UnifiedKind.DECIMAL:
-        digits = _DIGITS.get(given.kind, given.precision - given.scale)
-        return (
-            given.kind in {*_DIGITS, UnifiedKind.DECIMAL}
-            and column.scale >= given.scale
-            and column.precision - column.scale >= digits
-        )
-    counts = {column.kind, given.kind} <= _COUNTS
-    return counts and types.is_wider(_SIMPLE[column.kind], _SIMPLE[given.kind])
+def wider_type(
+    column: UnifiedType, given: UnifiedType, *, is_key: bool, by_value: bool
+) -> UnifiedType:
+    """The type that a column gets when events have another one: the join of both, or its own if
+    there is none, or if rows would have to be given other values for it.
+
+    is_key: whether rows are found by the column. by_value: as `EventTableState.content_by_value`.
+    """
+    wider = joined(column, given)
+    if wider is None or wider == column:
+        return column
+    if is_key:
+        # Numbers of any length have one text for each value in a key, other texts have not.
+        is_of_number = UnifiedKind.NUMBER in {column.kind, given.kind}
+        if is_of_number or not has_key_type(_of_table(wider)):
+            return column
+    return wider if _may_become(column, wider, by_value=by_value) else column
+
+
+def _may_become(column: UnifiedType, wider: UnifiedType, *, by_value: bool) -> bool:
+    """Whether a column can get a type that has every value of its own one."""
+    before, after = _of_table(column), _of_table(wider)
+    if before == after:
+        return _is_stored_alike(column, wider)
+    if not types.is_wider(after, before):
+        return False
+    if before.name == "decimal":
+        return by_value or after.scale == before.scale
+    return by_value or any({before.name, after.name} <= alike for alike in _SAME_CONTENT)
+
+
+def _is_stored_alike(column: UnifiedType, wider: UnifiedType) -> bool:
+    """Whether every value of one type is stored in the same form as that of the other one, where
+    both have one Delta type."""
+    if column.element is not None and wider.element is not None:
+        return _is_stored_alike(column.element, wider.element)
+    if wider.kind is UnifiedKind.DECIMAL:
+        return column.kind is UnifiedKind.DECIMAL and column.scale == wider.scale
+    return (column.kind, wider.kind) != (UnifiedKind.INTEGER, UnifiedKind.DOUBLE)
+
+
+def _of_table(kind: UnifiedType) -> DataType:
+    found = delta_type(kind)
+    assert found is not None
+    return found
 
 
 def delta_values(
@@ -271,8 +296,7 @@ def delta_values(
     """The values converted to `delta_type`. values: of `payload_type`. wanted: the type of the
     column, which has every value of `kind`, if it is another one."""
     wanted = wanted or kind
-    target = delta_type(wanted)
-    assert target is not None
+    target = _of_table(wanted)
     match kind.kind:
         case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
             return pc.struct_field(values, "timestamp").cast(arrow_type(target))

@@ -13,6 +13,7 @@ from mirrorlake.apply.events.columns import (
     EventTableColumns,
     column_name,
     delta_type,
+    wider_type,
 )
 from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.remembered.key_values import BY_VALUE
@@ -22,6 +23,7 @@ from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.delta.schema import OF_EVENTS, parse
 from mirrorlake.events import types as unified
 from mirrorlake.events.types import UnifiedType
+from mirrorlake.events.wider import has_every_value
 from mirrorlake.mirror.table.progress import MALFORMED, key_columns
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
@@ -44,7 +46,7 @@ def known_state(
     folder: StateFolder, number: int, snapshot: TableSnapshot, settings: EventInput
 ) -> EventTableState:
     """The state with this number without files, from its record if that can be read, otherwise
-    from the table. Raises one of MALFORMED."""
+    from the table. The content of all events is computed anew. Raises one of MALFORMED."""
     table_id = str(snapshot.metadata["id"])
     try:
         state = folder.read(number)
@@ -53,7 +55,7 @@ def known_state(
     if state is None or state.table_id != table_id:
         state = _described_by(snapshot, settings)
     state = replace(state, number=number, table_id=table_id, keys=(), changes=())
-    return replace(state, pruned_ms=0, waiting=0)
+    return replace(state, pruned_ms=0, waiting=0, content_by_value=True)
 
 
 def _described_by(snapshot: TableSnapshot, settings: EventInput) -> EventTableState:
@@ -114,9 +116,14 @@ def recognized(
 
 
 def _known_type(column: EventTableColumn, found: UnifiedType) -> UnifiedType:
-    """The type of a column of which events have one: theirs, if it was only guessed."""
-    is_guess = column.unified == _UNIFIED.get(column.type)
-    return found if is_guess and delta_type(found) == column.type else column.unified
+    """The type of a column of which events have one: theirs, if it was only guessed, or one that
+    has the values of both. Rows tell that columns had narrower types by their Delta types alone."""
+    if has_every_value(column.unified, found) or delta_type(found) is None:
+        return column.unified
+    if column.unified == _UNIFIED.get(column.type) and delta_type(found) == column.type:
+        return found
+    wider = wider_type(column.unified, found, is_key=False, by_value=True)
+    return wider if delta_type(wider) == column.type else column.unified
 
 
 def _unified(kind: DataType) -> UnifiedType:

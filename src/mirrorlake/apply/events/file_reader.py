@@ -19,12 +19,14 @@ from typing import BinaryIO, Self
 import pyarrow as pa
 import structlog
 
+from mirrorlake.apply.events.columns import wider_type
 from mirrorlake.apply.events.listing import FoundFile
 from mirrorlake.apply.events.reading import (
     WHOLE_FILE,
     DeadLetter,
     FileEvents,
     KnownTypes,
+    TableEvents,
     Types,
     event_parts,
 )
@@ -148,8 +150,7 @@ class FileReader:
             size += read.events.size
             if read.has_types:
                 for part in read.events.tables:
-                    own = given.setdefault(part.table, {})
-                    own |= {**part.columns, **key_types(part), **own}
+                    _add_types(given.setdefault(part.table, {}), part)
             if is_one and size > MOST_OF_FILES:
                 return
             if found and size > MOST_OF_FILES and all(one.has_types for one in found):
@@ -314,6 +315,14 @@ def _one_by_one(function: Callable[[TableId], Types]) -> Callable[[TableId], Typ
 
 def _dead(file: FoundFile, reason: str) -> FileEvents:
     return FileEvents((), [DeadLetter(file.path, WHOLE_FILE, reason)])
+
+
+def _add_types(known: dict[str, UnifiedType], part: TableEvents) -> None:
+    """Add the types that the columns of a new table get."""
+    key = {name for one in part.keys for name in one}
+    for name, kind in {**part.columns, **key_types(part)}.items():
+        before = known.setdefault(name, kind)
+        known[name] = wider_type(before, kind, is_key=name in key, by_value=True)
 
 
 def _differ(columns: Types, wanted: Types) -> bool:

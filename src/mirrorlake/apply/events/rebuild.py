@@ -21,7 +21,7 @@ from mirrorlake.apply.events.columns import METADATA
 from mirrorlake.apply.events.described import recognized
 from mirrorlake.apply.events.reading import TableEvents
 from mirrorlake.apply.events.remembered import merging
-from mirrorlake.apply.events.remembered.content import identities
+from mirrorlake.apply.events.remembered.content import content, identities
 from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles, reading
 from mirrorlake.apply.events.remembered.merging import IDENTITY, MergeBatch
 from mirrorlake.apply.events.remembered.state import EventTableState
@@ -39,7 +39,6 @@ from mirrorlake.mirror.event_order.resolution import DECIDES
 from mirrorlake.mirror.event_order.rollbacks import TRANSACTION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.row_hashes import content_of
 
 THREADS = 2
 MOST_ROWS = 1 << 18
@@ -266,7 +265,8 @@ class StateRebuild:
 
     def _order(self, rows: pa.Table) -> pa.Table:
         named = self._values(rows).rename_columns([one.name for one in self._state.columns])
-        return records_of_rows(_told(rows, 0), _told(rows, 1), content_of(named))
+        found = content(named, by_value=self._state.content_by_value)
+        return records_of_rows(_told(rows, 0), _told(rows, 1), found)
 
 
 def _told(rows: pa.Table, member: int) -> pa.Array:

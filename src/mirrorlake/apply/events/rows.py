@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
+from mirrorlake.apply.events.remembered.content import content
 from mirrorlake.apply.events.remembered.key_values import comparable
 from mirrorlake.apply.events.remembered.keyed_files import THREADS
 from mirrorlake.apply.events.remembered.state import EventTableState
@@ -23,7 +24,6 @@ from mirrorlake.events.envelope import SORT_KEYS, UUID, EventSource
 from mirrorlake.mirror.event_order import ORDER, RULES, change_numbers, records
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_schema, arrow_type, contiguous
-from mirrorlake.model.row_hashes import content_of
 from mirrorlake.model.table import Column
 from mirrorlake.model.types import DataType
 
@@ -128,7 +128,7 @@ def checked_rows(part: TableEvents, state: EventTableState) -> tuple[AppliedRows
         part.head,
         backfill=part.backfill,
         deletion=part.deletion,
-        content=content_of(_named(values, state.columns)),
+        content=content(_named(values, state.columns), by_value=state.content_by_value),
     )
     unread = dict.fromkeys(
         np.flatnonzero(~ordered.readable).tolist(),

@@ -27,8 +27,7 @@ class EventInput:
     source: of the events, if their `read_method` does not name it.
     is_append: keep every event (ST-236).
     keys: key columns for tables whose events name none, by schema and table (ST-250).
-    types: of columns that are made with other types than the first events have, by schema and table
-        and by name.
+    types: of columns that have other types than the events, by schema and table and by name.
     guard: how much older than a backfill a change may be to still win (ST-217).
     look_back: how long minute folders are listed again (ST-178).
     retention: how long events are remembered that determine no row.

@@ -14,12 +14,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from mirrorlake.apply.committer import CommitOperation
 from mirrorlake.apply.events.batches.prepared import (
     EventTableVersion,
     NewTruncations,
     PreparedBatch,
+    WiderColumns,
     event_table_error,
 )
+from mirrorlake.apply.events.batches.widening import widen
 from mirrorlake.apply.events.batches.writer import BatchWriter, Preparation, key_names
 from mirrorlake.apply.events.described import known_state
 from mirrorlake.apply.events.reading import TableEvents
@@ -56,7 +61,9 @@ from mirrorlake.root import delta_path, escaped
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
-APPLICATION = "mirrorlake-events"
+log = structlog.get_logger()
+
+APPLICATION, COLUMN_WIDENED = "mirrorlake-events", "event_column_widened"
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
 
@@ -392,7 +399,37 @@ class EventTable:
             return found
         if isinstance(found, PreparedBatch):
             return self._commit_batch(found)
+        if isinstance(found, WiderColumns):
+            return self._widen(loaded, events, found)
         return self._truncate(loaded, events, found)
+
+    def _widen(
+        self, loaded: EventTableVersion, events: Sequence[TableEvents], wider: WiderColumns
+    ) -> EventTableReport | None:
+        """Give columns wider types, and apply the events. A process that ends in between finds the
+        columns widened."""
+        version = loaded.snapshot.version + 1
+        found = widen(loaded, wider, self._folder, self.location, self._options)
+        state = self._folder.record(found.state)
+        self._reached(CrashPoint.COLUMNS_WRITTEN)
+        actions = [*found.actions, {"txn": {"appId": APPLICATION, "version": state.number}}]
+        kinds = {name: [*map(str, both)] for name, both in wider.widened.items()}
+        said = {"mirrorlake_events": state.number, "widened": kinds}
+        if not self._commit(version, actions, CommitOperation.UPDATE_SCHEMA, said):
+            return None
+        self._reached(CrashPoint.COLUMNS_ALTERED)
+        self._folder.discard(state)
+        for name, (before, after) in kinds.items():
+            log.warning(
+                COLUMN_WIDENED,
+                table=str(self.table),
+                version=version,
+                column=name,
+                before=before,
+                after=after,
+            )
+        rest = self._apply(self._load(), events)
+        return rest and EventTableReport(version, commits=1).then(rest)
 
     def _truncate(
         self, loaded: EventTableVersion, events: Sequence[TableEvents], new: NewTruncations

@@ -8,12 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from mirrorlake.apply.events.columns import EventTableColumns
 from mirrorlake.apply.events.reading import DeadLetter
 from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
 from mirrorlake.apply.events.remembered.state import EventTableState
 from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.errors import EventTableError
+from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.table import TableId
 
@@ -66,6 +68,19 @@ class NewTruncations:
     keys: KeyedFiles
     changes: KeyedFiles | None
     truncations: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class WiderColumns:
+    """A batch with events of wider types than columns of the table have. These get their types in a
+    commit of their own, before the batch is prepared again.
+
+    columns: all of the table, with the types that they get. widened: those that get another one, by
+        name in the table, each with both types.
+    """
+
+    columns: EventTableColumns
+    widened: Mapping[str, tuple[UnifiedType, UnifiedType]]
 
 
 def event_table_error(table: TableId, what: str, hint: str = "") -> EventTableError:

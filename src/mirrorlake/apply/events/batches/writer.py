@@ -8,10 +8,11 @@ of the table, so that a batch may be prepared several times, in any process.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from mirrorlake.apply.events.batches.prepared import (
     EventTableVersion,
     NewTruncations,
     PreparedBatch,
+    WiderColumns,
     event_table_error,
 )
-from mirrorlake.apply.events.columns import check_key
+from mirrorlake.apply.events.columns import EventTableColumns, check_key
 from mirrorlake.apply.events.lookups import Lookups, looking_up
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
 from mirrorlake.apply.events.remembered import merging
@@ -54,6 +56,7 @@ from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.delta.write.rewrite import rewrite, searcher
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
 from mirrorlake.errors import KeyColumnUnknown
+from mirrorlake.events.wider import has_every_value
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.event_order import first_of_each
 from mirrorlake.mirror.schema_evolution import needs_mapping
@@ -67,9 +70,9 @@ from mirrorlake.storage.urls import is_url
 KEY_CHANGED = "BIGQUERY_UNSUPPORTED_PRIMARY_KEY_CHANGE"
 """The reason why a table stops whose key has changed (ST-263)."""
 
-Preparation = PreparedBatch | NewTruncations | EventTableReport
-"""What a batch comes to: to commit; to truncate first; nothing to write, as where no event of a new
-table can be applied, which says nothing of its order or key."""
+Preparation = PreparedBatch | NewTruncations | WiderColumns | EventTableReport
+"""What a batch comes to: to commit; to truncate or to widen columns first; nothing to write, as
+where no event of a new table can be applied, which says nothing of its order or key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class BatchWriter:
         """is_truncated: whether the rows that new truncations delete were deleted. Raises
         TableError."""
         state = self._described(before.state, events)
+        if (wider := wider_columns(before.state, state)) is not None:
+            return wider
         if not state.merges:
             return self._append(before, *self._rows(state, events))
         key = merging.key_columns(state.columns, state.key)
@@ -173,17 +178,10 @@ class BatchWriter:
         state = replace(state, database=self._database(state, events))
         if state.number and (state.rule, state.is_append) != (rule, self.settings.is_append):
             raise event_table_error(self.table, "it was made with another order or mode")
-        columns, typed = state.columns, of_table(self.settings.types, source_table(name)) or {}
-        for one in events:
-            kinds = typed if state.number else {**key_types(one), **typed}
-            columns = columns.widened(table, one.columns, kinds)
-        for column in state.columns:
-            if (kind := typed.get(column.source, column.unified)) != column.unified:
-                what = f"its column {column.source} is {column.unified}, and {kind} in source.types"
-                raise event_table_error(self.table, what)
         named = {one for part in events for one in part.keys}
         if state.number:
             named.add(frozenset(state.key))
+        columns = self._columns(state, events, frozenset().union(*named))
         if len(named) > 1:
             keys = " and ".join(sorted(", ".join(sorted(one)) or "none" for one in named))
             what = f"its key has changed ({KEY_CHANGED}): {keys}"
@@ -207,8 +205,33 @@ class BatchWriter:
                 key=tuple(key),
                 is_append=self.settings.is_append,
                 is_by_value=True,
+                content_by_value=True,
             )
         return replace(state, columns=columns)
+
+    def _columns(
+        self, state: EventTableState, events: Sequence[TableEvents], key: Set[str]
+    ) -> EventTableColumns:
+        """The columns of the table with those of these events, and the types that they get. key:
+        the names of key columns. Raises TableError."""
+        typed = of_table(self.settings.types, source_table(events[0].name)) or {}
+        by_value = state.content_by_value or not state.number
+        known = {column.source: column.unified for column in state.columns}
+        widened = partial(state.columns.widened, key=key, by_value=by_value)
+        columns = widened(str(self.table), {name: typed[name] for name in known.keys() & typed})
+        for column in columns:
+            if (kind := typed.get(column.source, column.unified)) != column.unified:
+                what = (
+                    f"its column {column.source} is {known[column.source]}, and {kind} in "
+                    "source.types"
+                )
+                raise event_table_error(self.table, what)
+        for one in events:
+            kinds = typed if state.number else {**key_types(one), **typed}
+            columns = columns.widened(
+                str(self.table), one.columns, kinds, key=key, by_value=by_value
+            )
+        return columns
 
     def _database(self, state: EventTableState, events: Sequence[TableEvents]) -> str:
         """The database of the table and of these events, of which some may name none. Raises
@@ -357,19 +380,34 @@ class BatchWriter:
         wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(before))
         if not before.snapshot.exists:
             key = {KEY_COLUMNS: json.dumps(list(key_names(state)))}
-            own = {OF_EVENTS: json.dumps(_told(state))}
+            own = {OF_EVENTS: json.dumps(told(state))}
             return metadata(wanted, mapped=needs_mapping(wanted), properties=own | key)
         present = before.schema.schema
         new = [column for column in wanted if column.name not in present]
         return widened(before.snapshot.metadata, new) if new else None
 
 
-def _told(state: EventTableState) -> dict[str, Any]:
+def wider_columns(before: EventTableState, after: EventTableState) -> WiderColumns | None:
+    """Which columns of a table get wider types first; None if none does. A type of the same values
+    is only another name for it, and new columns come with the batch."""
+    both = list(zip(before.columns, after.columns, strict=False))
+    widened = {
+        column.name: (column.unified, wider.unified)
+        for column, wider in both
+        if not has_every_value(column.unified, wider.unified)
+    }
+    return (
+        WiderColumns(EventTableColumns(tuple(one for _, one in both)), widened) if widened else None
+    )
+
+
+def told(state: EventTableState) -> dict[str, Any]:
     """What a table says of the one in the source."""
-    told: dict[str, Any] = {"format": 1, "name": state.name}
+    found: dict[str, Any] = {"format": 1, "name": state.name}
     if state.is_by_value:
-        told[BY_VALUE] = {one.name: str(one.unified) for one in state.columns if is_key(state, one)}
-    return told | {"database": state.database} if state.database else told
+        kinds = {one.name: str(one.unified) for one in state.columns if is_key(state, one)}
+        found[BY_VALUE] = kinds
+    return found | {"database": state.database} if state.database else found
 
 
 def _other_key(table: TableId, named: Collection[frozenset[str]]) -> str:

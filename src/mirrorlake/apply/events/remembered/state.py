@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +40,17 @@ _TABLE = "table.json"
 
 
 @dataclass(frozen=True, slots=True)
+class WidenedColumn:
+    """A column of a table that got a wider type because of its events. version: of the table, in
+    which it has that first; before, after: unified types."""
+
+    column: str
+    before: str
+    after: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class EventTableState:
     """The state after a batch.
 
@@ -59,6 +70,9 @@ class EventTableState:
         where they are written alike, as in tables of earlier releases.
     waiting: number of deletions that wait for the event with their key (ST-230); None in a record
         of a release that did not count them.
+    content_by_value: whether equal numbers count as one content whatever type their column has
+        (`content`), not so in tables of earlier releases.
+    widened: the columns that got wider types, in order.
     """
 
     number: int = 0
@@ -77,6 +91,8 @@ class EventTableState:
     database: str = ""
     waiting: int | None = 0
     is_by_value: bool = False
+    content_by_value: bool = False
+    widened: tuple[WidenedColumn, ...] = ()
 
     @property
     def merges(self) -> bool:
@@ -110,6 +126,8 @@ class EventTableState:
                 "database": self.database,
                 "waiting": self.waiting,
                 "is_by_value": self.is_by_value,
+                "content_by_value": self.content_by_value,
+                "widened": [asdict(column) for column in self.widened],
             },
             ensure_ascii=False,
         )
@@ -137,6 +155,8 @@ class EventTableState:
             str(said.get("database", "")),
             None if said.get("waiting") is None else int(said["waiting"]),
             said.get("is_by_value") is True,
+            said.get("content_by_value") is True,
+            tuple(WidenedColumn(**column) for column in said.get("widened", ())),
         )
 
 
