@@ -17,7 +17,12 @@ from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType, is_wider
 
 OF_EVENTS = "mirrorlake.events"
-"""The property of tables that are built from events; only these may have nested columns."""
+"""The property of tables that are built from events; only these, and what is built from their
+feeds, may have nested columns."""
+
+BUILT_FROM = "mirrorlake.builtFrom"
+"""The property of a table that is built from the feed of another one, with that one and the
+settings."""
 
 FEED, _FEED_ALIAS = "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
 APPLY = "mirrorlake.apply"
@@ -148,7 +153,8 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
     fields = json.loads(metadata["schemaString"])["fields"]
     properties = metadata.get("configuration") or {}
     mapped = is_mapped(properties)
-    read = DataType.of_delta if OF_EVENTS in properties else DataType.parse
+    may_nest = OF_EVENTS in properties or BUILT_FROM in properties
+    read = DataType.of_delta if may_nest else DataType.parse
     columns, physical, ids = [], [], []
     for field in fields:
         try:

@@ -78,6 +78,18 @@ def encode(keys: pa.Table) -> Coded:
     return Coded(code, np.flatnonzero(np.diff(highest, prepend=-1)))
 
 
+def plain(rows: pa.Table) -> pa.Table:
+    """Rows with columns that `encode` can number: the members of structs, and lists as text. Rows of
+    tables of events have such columns, of which no struct is NULL."""
+    while any(map(pa.types.is_struct, rows.schema.types)):
+        rows = rows.flatten()
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_list(field.type):
+            texts = pa.array([repr(one) for one in rows.column(index).to_pylist()], pa.string())
+            rows = rows.set_column(index, field.name, texts)
+    return rows
+
+
 def in_order(code: np.ndarray) -> np.ndarray:
     """The row numbers sorted by code, in their own order within a code; int64."""
     # Code and row number in one integer: numpy's sort is ten times as fast as its argsort.

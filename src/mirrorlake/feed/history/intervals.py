@@ -104,7 +104,8 @@ def _differ(
     states: pa.Table, first: np.ndarray, second: np.ndarray, columns: Sequence[str] | None
 ) -> np.ndarray:
     """Whether two rows differ in some columns: bool. -1 means no row."""
-    code = codes.encode(states if columns is None else states.select(list(columns))).code
+    compared = states if columns is None else states.select(list(columns))
+    code = codes.encode(codes.plain(compared)).code
     if not len(code):
         return np.zeros(len(first), bool)
     found: np.ndarray = (first >= 0) & (second >= 0) & (code[first] != code[second])

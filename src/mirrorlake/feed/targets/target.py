@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
-from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.schema import BUILT_FROM, TableSchema, parse
 from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
@@ -31,9 +31,6 @@ from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
-
-BUILT = "mirrorlake.builtFrom"
-"""The property with the source table of a target, and the settings."""
 
 APPLICATION = "mirrorlake-feed/"
 """The prefix of the application ids of targets, followed by the id of the source table."""
@@ -60,12 +57,15 @@ class SourceColumns:
     @classmethod
     def parse(cls, record: Sequence[Sequence[Any]]) -> SourceColumns:
         """Raises ValueError."""
-        columns = [Column(str(n), DataType.parse(kind), bool(null)) for n, kind, null, _p in record]
+        columns = [
+            Column(str(name), DataType.of_delta(kind), bool(nullable))
+            for name, kind, nullable, _physical in record
+        ]
         return cls(tuple(columns), tuple(str(column[3]) for column in record))
 
     def as_record(self) -> list[list[Any]]:
         found = zip(self.columns, self.physical, strict=True)
-        return [[c.name, str(c.type), c.nullable, physical] for c, physical in found]
+        return [[c.name, c.type.as_delta(), c.nullable, physical] for c, physical in found]
 
     @property
     def schema(self) -> TableSchema:
@@ -212,7 +212,7 @@ class TargetTable:
             raise self.refused(f"its Delta log cannot be read: {error}") from error
 
     def _known(self, snapshot: TableSnapshot) -> TargetState:
-        text = snapshot.properties.get(BUILT)
+        text = snapshot.properties.get(BUILT_FROM)
         if text is None:
             raise self.refused(
                 "there is another table, which is not built from a change feed",
@@ -253,7 +253,7 @@ class TargetTable:
 
         properties: of a new table. New columns get physical names, so call it once.
         """
-        record = {BUILT: built.as_text()}
+        record = {BUILT_FROM: built.as_text()}
         target_columns = [Column(column.name, column.type) for column in columns]
         if state.schema is None:
             mapped = needs_mapping(Schema.of(target_columns))
