@@ -387,10 +387,9 @@ class _Search:
         """Complete rows to all columns of the table. names: the names of these columns in `found`;
         file: the index of the file of each row."""
         target = arrow_schema(self.schema.schema)
+        there = dict(zip(found.column_names, found.columns, strict=True))
         columns = [
-            found[name].cast(field.type)
-            if name in found.column_names
-            else self._absent(field.name, file)
+            there[name].cast(field.type) if name in there else self._absent(field.name, file)
             for name, field in zip(names, target, strict=True)
         ]
         return pa.table(columns, schema=target)

@@ -169,8 +169,10 @@ def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
     target = arrow_schema(schema.schema)
+    # A table looks for a name among all of its columns, of which there may be a thousand.
+    there = dict(zip(found.column_names, found.columns, strict=True))
     columns = [
-        found[name] if name in found.column_names else schema.missing_column(column.name, rows)
+        there[name] if name in there else schema.missing_column(column.name, rows)
         for name, column in zip(schema.physical, target, strict=True)
     ]
     return pa.table(columns, schema=target)

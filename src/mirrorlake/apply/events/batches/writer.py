@@ -382,7 +382,7 @@ class BatchWriter:
             key = {KEY_COLUMNS: json.dumps(list(key_names(state)))}
             own = {OF_EVENTS: json.dumps(told(state))}
             return metadata(wanted, mapped=needs_mapping(wanted), properties=own | key)
-        present = before.schema.schema
+        present = set(before.schema.schema.names)
         new = [column for column in wanted if column.name not in present]
         return widened(before.snapshot.metadata, new) if new else None
 
