@@ -58,3 +58,35 @@ def test_the_address_of_another_storage_does_not_count(monkeypatch: pytest.Monke
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:1")
     open_store("gs://bucket", ObjectOptions(anonymous=True))
     open_store("az://bucket")
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "why"),
+    [
+        ("gs://bucket", {"GOOGLE_SERVICE_ACCOUNT_KEY": '"hunter2"'}, "unable to decode"),
+        ("gs://bucket", {"GOOGLE_SERVICE_ACCOUNT_KEY": "hunter2"}, "unable to decode"),
+        (
+            "gs://bucket",
+            {
+                "GOOGLE_SERVICE_ACCOUNT_KEY": '{"private_key": "hunter2", "private_key_id": "1",'
+                ' "client_email": "a@b"}'
+            },
+            "error reading pem file",
+        ),
+        ("gs://bucket", {"GOOGLE_APPLICATION_CREDENTIALS": "/no/such.json"}, "/no/such.json"),
+        ("az://bucket", {"AZURE_STORAGE_ACCOUNT_NAME": None}, "account must be specified"),
+        ("az://bucket", {"AZURE_STORAGE_ACCOUNT_KEY": "!hunter2"}, "invalid Access Key"),
+    ],
+)
+def test_credentials_that_cannot_be_used_are_a_mistake_and_not_shown(
+    url: str, variables: dict[str, str | None], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        if value is None:
+            monkeypatch.delenv(name)
+        else:
+            monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=why) as caught:
+        open_store(url)
+    assert "hunter2" not in f"{caught.value} {caught.value!r} {caught.value.__cause__}"
+    assert caught.value.hint.startswith("Set ")

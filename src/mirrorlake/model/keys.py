@@ -79,8 +79,8 @@ def encode(keys: pa.Table) -> Coded:
 
 
 def plain(rows: pa.Table) -> pa.Table:
-    """Rows with columns that `encode` can number: the members of structs, and lists as text. Rows of
-    tables of events have such columns, of which no struct is NULL."""
+    """Rows with columns that `encode` can number: the members of structs, and lists as text. Rows
+    of tables of events have such columns, of which no struct is NULL."""
     while any(map(pa.types.is_struct, rows.schema.types)):
         rows = rows.flatten()
     for index, field in enumerate(rows.schema):

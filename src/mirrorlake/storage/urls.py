@@ -44,6 +44,15 @@ _ENDPOINTS = {
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 """Where the environment has the address of a storage that is not S3."""
+_CREDENTIALS = {
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT to the file of an account",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+}
+_WHY = re.compile(
+    r"Account must be specified|Unable to open service account file from [^\n]*"
+    r"|Invalid Access Key|Error reading pem file|Unable to decode service account file"
+)
+"""What a client says of credentials, without what it shows of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,8 @@ def open_store(location: str | Path, options: ObjectOptions | None = None) -> St
     """The store whose root is a folder or a URL. Nothing is read or written yet.
 
     Raises UsageError for an empty location, a file, an unknown scheme, a missing bucket,
-    credentials in the URL or in the address of the storage, or a library that is not installed.
+    credentials in the URL or in the address of the storage, credentials in the environment that
+    cannot be used, or a library that is not installed.
     """
     if not str(location):
         raise UsageError(
@@ -212,6 +222,7 @@ def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions)
 
 
 def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Client:
+    from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
     given = {
@@ -225,13 +236,23 @@ def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) ->
     kind = kinds.get(scheme, S3Store)
     if kind is S3Store and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
         config["copy_if_not_exists"] = "multipart"
-    return kind(
-        bucket,
-        prefix=prefix or None,
-        client_options=_client_options(_endpoint(scheme, options)),
-        retry_config=_retry(),
-        **config,
-    )
+    address = _client_options(_endpoint(scheme, options))
+    try:
+        return kind(
+            bucket,
+            prefix=prefix or None,
+            client_options=address,
+            retry_config=_retry(),
+            **config,
+        )
+    except BaseError as error:
+        why = _WHY.search(str(error))
+        raise UsageError(
+            "the credentials in the environment cannot be used"
+            + (f": {why[0][0].lower()}{why[0][1:]}" if why else ""),
+            where=f"{scheme}://{bucket}",
+            hint=f"Set {_CREDENTIALS.get(scheme, 'AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')}.",
+        ) from None
 
 
 def _endpoint(scheme: str, options: ObjectOptions) -> str:
