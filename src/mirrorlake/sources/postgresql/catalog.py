@@ -64,7 +64,7 @@ select n.nspname, c.relname, c.oid::bigint, c.relkind::text,
        {_PAGES} * current_setting('block_size')::bigint,
        c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
        (select rolsuper from pg_roles r where r.oid = c.relowner),
-       row_security_active(c.oid),
+       row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
        {_COUNTED}, {_UNLOGGED}
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and not c.relispartition
@@ -90,10 +90,10 @@ def with_partition_tree(query: str) -> str:
 class CatalogTable:
     """A table as the catalog describes it, selected or not.
 
-    identity: what identifies its rows; counted: as of `SourceTable`; owned:
-    our user may publish it; superuser: its owner is one; unlogged: why its changes are not in the
-    log, None if they are; filtered: a policy hides rows of it from
-    our user; generated: columns that the log does not carry and that are therefore left out;
+    identity: what identifies its rows; counted: as of `SourceTable`; owned: our user may publish
+    it; superuser: its owner is one; unlogged: why its changes are not in the log, None if they are;
+    filtered: a policy hides rows of it from our user; reachable: our user may use its schema;
+    generated: columns that the log does not carry and that are therefore left out;
     unreadable: columns that our user may not read; attached: as of `SourceTable`.
     """
 
@@ -109,6 +109,7 @@ class CatalogTable:
     owned: bool
     superuser: bool
     filtered: bool
+    reachable: bool
     columns: tuple[tuple[str, int, int], ...]  # name, type, modifier
     generated: tuple[str, ...]
     unreadable: frozenset[str]
@@ -149,7 +150,7 @@ def _table(
     row: Sequence[Any], columns: Sequence[Sequence[Any]], identity: RowIdentity
 ) -> CatalogTable:
     schema, name, oid, kind, rows, size, *facts = row
-    persistence, owner, owned, superuser, filtered, counted, unlogged = facts
+    persistence, owner, owned, superuser, filtered, reachable, counted, unlogged = facts
     return CatalogTable(
         table=TableId(schema, name),
         oid=oid,
@@ -163,6 +164,7 @@ def _table(
         owned=owned,
         superuser=superuser,
         filtered=filtered,
+        reachable=reachable,
         columns=tuple((n, t, m) for n, t, m, generated, *_ in columns if not generated),
         generated=tuple(n for n, _, _, generated, *_ in columns if generated),
         unreadable=frozenset(n for n, *_, readable in columns if not readable),

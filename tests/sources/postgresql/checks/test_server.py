@@ -173,6 +173,16 @@ def test_a_table_of_another_owner_that_is_published_is_no_error(visitor: Capture
     assert findings(visitor, "owner") == []
 
 
+def test_a_schema_that_may_not_be_used_is_an_error(visitor: Captured) -> None:
+    revoke = "revoke usage on schema public from public"
+    visitor.run("alter schema public owner to current_user", revoke)
+    finding = the_finding(visitor, "schema", ERROR)
+    assert "may not use schema public" in finding.message
+    cure(visitor, finding)
+    assert findings(visitor, "schema") == []
+    assert visitor.snapshot("apples") == []
+
+
 def test_a_column_that_may_not_be_read_is_an_error(visitor: Captured) -> None:
     user = f"visitor_{visitor.database.name}"
     visitor.run(f"revoke select on apples from {user}", f"grant select (id) on apples to {user}")

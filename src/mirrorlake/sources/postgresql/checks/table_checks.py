@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from psycopg import sql
+
 from mirrorlake.errors import NotLogged, printable
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
@@ -212,6 +214,15 @@ def _access(
 ) -> Iterator[CheckResult]:
     """What our user may do with the table."""
     name, user = table.table, connection.info.user
+    if not catalog.reachable:
+        schema = sql.Identifier(catalog.table.schema).as_string()
+        yield CheckResult(
+            "schema",
+            _ERROR,
+            f"user {user} may not use schema {catalog.table.schema}",
+            f'Run `grant usage on schema {schema} to "{user}"`.',
+            name,
+        )
     if unreadable := [c for c in table.schema.names if c in catalog.unreadable]:
         yield CheckResult(
             "select",
