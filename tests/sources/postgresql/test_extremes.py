@@ -212,3 +212,18 @@ def test_every_replaced_value_is_counted(captured: Captured) -> None:
             "values": 4,
         }
     ]
+
+
+@pytest.mark.parametrize("key", ["(v)", "(id, v)"])
+def test_bounds_of_arrays_in_a_key_that_json_has_not_stop_the_table(
+    captured: Captured, key: str
+) -> None:
+    table = f"create table things (id int, v int[], w int[], primary key {key})"
+    begin(captured, Extremes(), table, "insert into things values (1, '{1,2}', '[0:1]={1,2}')")
+    assert [row["w"] for row in captured.snapshot("things")] == ["[1,2]"]
+    (fault,) = faults(captured.chunks("insert into things values (1, '[0:1]={1,2}')"))
+    assert isinstance(fault.error, BadValue)
+    assert "'[0:1]={1,2}' has other lower bounds than 1" in fault.error.what
+    assert "source.extremes" not in fault.error.hint
+    with pytest.raises(BadValue, match="found by the column"):
+        captured.snapshot("things")

@@ -79,7 +79,7 @@ class ColumnDecoder:
             case Form.BYTEA:
                 return _bytea(texts)
             case Form.ARRAY:
-                return arrays_to_json(self._checked(texts), self.type.element)
+                return arrays_to_json(self._with_bounds_of_json(texts), self.type.element)
 
     def _checked(self, texts: pa.Array) -> pa.Array:
         """The texts, all of them UTF-8: a SQL_ASCII database may hold anything."""
@@ -87,6 +87,15 @@ class ColumnDecoder:
             texts.validate(full=True)
         except pa.ArrowInvalid:
             raise self._refused("a text is not UTF-8", "Convert the database to UTF8.") from None
+        return texts
+
+    def _with_bounds_of_json(self, texts: pa.Array) -> pa.Array:
+        """Texts of arrays; in a key none with other lower bounds, which would become another key.
+        Raises BadValue."""
+        texts = self._checked(texts)
+        if self.is_key and pc.any(others := pc.starts_with(texts, "[")).as_py():
+            example = texts.filter(others)[0].as_py()
+            raise self._key_refused(f"{example!r} has other lower bounds than 1")
         return texts
 
     def _calendar(
@@ -117,7 +126,7 @@ class ColumnDecoder:
             return
         what = f"{example()!r} is outside the years 1 to 9999"
         if is_lost:
-            raise self._key_refused(what)
+            raise self._key_refused(what, " source.extremes.dates is for other columns.")
         raise self._refused(what, "Set source.extremes.dates to clamp or null.")
 
     def _decimal(self, texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -140,12 +149,12 @@ class ColumnDecoder:
             )
         self.noted(self.column, count)
 
-    def _key_refused(self, what: str) -> BadValue:
+    def _key_refused(self, what: str, more: str = "") -> BadValue:
         return self._refused(
             f"{what}, and the rows of the table are found by the column: with another value in its "
             "place, two rows could become one",
             f"Change the value in the source and run `mirrorlake reset {self.table}`, or remove "
-            f"{self.table} from source.tables. source.extremes.dates is for other columns.",
+            f"{self.table} from source.tables.{more}",
         )
 
     def _refused(self, what: str, hint: str) -> BadValue:
