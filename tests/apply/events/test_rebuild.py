@@ -164,9 +164,7 @@ def test_any_order_makes_the_same_table_with_repairs_between(source: str, seed: 
         bucket.cycle(anew=True)
         assert not bucket.errors
         rows = rows_of(bucket.root / "Tables/shop/orders")
-    assert {int(row["id"]): row["v"] for row in rows} == table_of(
-        source, as_written(events, source)
-    )
+    assert {int(row["id"]): row["v"] for row in rows} == table_of(source, as_written(events))
 
 
 def test_dead_letters_that_are_not_listed_are_not_remembered_as_applied(tmp_path: Path) -> None:

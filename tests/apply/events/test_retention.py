@@ -125,9 +125,7 @@ def test_what_is_forgotten_changes_no_table(
             table.apply(read(source, batch))
             table.prune(datetime.now(UTC))
         rows = rows_of(f"{root}/Tables/shop/orders")
-    assert {int(row["id"]): row["v"] for row in rows} == table_of(
-        source, as_written(events, source)
-    )
+    assert {int(row["id"]): row["v"] for row in rows} == table_of(source, as_written(events))
 
 
 @pytest.mark.clause("ST-219")
