@@ -150,8 +150,11 @@ FOLLOWING = (
     CrashPoint.MESSAGE_WRITTEN,
     CrashPoint.REPLACED_NOTED,
     CrashPoint.REPLACED_DELETED,
+    CrashPoint.STOPPED_RECORDED,
     CrashPoint.BACKFILL_REQUIRED,
+    CrashPoint.BACKFILL_BEGUN,
     CrashPoint.BACKFILL_PUBLISHED,
+    CrashPoint.BACKFILL_RECORDED,
 )
 """Those at which it comes by after some changes."""
 

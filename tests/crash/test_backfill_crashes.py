@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.crash]
 
 POINTS = [
     (CrashPoint.BACKFILL_PUBLISHED, 2),
+    (CrashPoint.BACKFILL_BEGUN, 1),
     (CrashPoint.BACKFILL_STAGED, 1),
     (CrashPoint.BACKFILL_STAGED, 2),
     (CrashPoint.BACKFILL_PUBLISHED, 1),

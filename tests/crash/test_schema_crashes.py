@@ -24,6 +24,25 @@ BACK = "alter table b.notes add primary key (id)"
 MISSED = "update b.notes set note = 'missed' where id < 5; delete from b.notes where id = 6"
 UNPUBLISHED = "alter publication mirrorlake_{name} drop table b.notes"
 LATE = "create table a.late (id int primary key); insert into a.late values (1)"
+DROPPED = "drop table b.notes"
+ANOTHER = (
+    "create table b.notes (note text, id bigint primary key)",
+    "insert into b.notes values ('of another table', 1)",
+)
+DEFAULT = "alter table b.notes add c int default 7"
+UNWRITTEN = """
+    create role owner_{name} login replication password 'owner_{name}';
+    grant create on database {name} to owner_{name};
+    grant usage, create on schema a, b to owner_{name};
+    alter table a.orders owner to owner_{name};
+    alter table a.items owner to owner_{name};
+    alter table b.notes owner to owner_{name};
+    do $$ begin
+        execute (select string_agg(format('revoke execute on function %s from public',
+                                          oid::regprocedure), ';')
+                 from pg_proc where proname = 'pg_logical_emit_message');
+    end $$
+"""
 QUIET = "alter table b.notes alter note set default 'x', add check (id > 0)"
 MESSAGES = [CrashPoint.MESSAGE_DUE, CrashPoint.MESSAGE_WRITTEN]
 LOOKED = [CrashPoint.WITHOUT_EFFECT_RECORDED, CrashPoint.ATTACHED_RECORDED]
@@ -85,6 +104,68 @@ def test_a_table_that_differs_is_marked_after_a_crash_until_it_is_read_again(
     project.killed_at(point, "capture", "--once")  # the mark is removed
     project.run("capture", "--once")
     assert not records.ignored()
+    assert_landed(project)
+
+
+@pytest.mark.parametrize("point", [CrashPoint.STOPPED_RECORDED])
+def test_a_dropped_table_stays_out_after_a_crash_and_comes_back_with_another(
+    project: Project, point: CrashPoint
+) -> None:
+    records = Records(LocalStore(project.root), LANDING)
+    project.configure("mirror", schema_change={"table_dropped": "ignore"})
+    project.run("capture", "--once")
+    project.database.execute(CHANGES, DROPPED)
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")
+    assert [*records.dropped()] == ["b.notes"]
+    project.database.execute(*ANOTHER)
+    for passage in (1, 2):  # it is to be replaced; it is forgotten
+        project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert not records.stopped()
+    assert_landed(project)
+
+
+@pytest.mark.parametrize("point", [CrashPoint.TRUNCATED_RECORDED])
+def test_a_strict_zone_is_emptied_once_after_a_crash(project: Project, point: CrashPoint) -> None:
+    project.configure("landing", strict=True)
+    killed_after(project, point, [CHANGES])
+
+
+@pytest.mark.parametrize("point", [CrashPoint.UNFOLLOWED_RECORDED])
+def test_a_table_waits_for_its_next_row_after_a_crash(project: Project, point: CrashPoint) -> None:
+    """Where nothing may be written to the log."""
+    project.database.execute(UNWRITTEN.format(name=project.database.name))
+    project.configure("source", url=project.database.url_as(f"owner_{project.database.name}"))
+    records = Records(LocalStore(project.root), LANDING)
+    project.run("capture", "--once")
+    project.database.execute(CHANGES)
+    project.run("capture", "--once")
+    project.database.execute(DEFAULT)
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")
+    assert [*records.unfollowed()] == ["b.notes"]
+    project.database.execute(MORE)
+    project.killed_at(point, "capture", "--once")
+    project.run("capture", "--once")
+    assert not records.unfollowed()
+    assert_landed(project)
+
+
+@pytest.mark.parametrize("point", [CrashPoint.LOADS_RECORDED])
+@pytest.mark.parametrize("passage", [1, 2])
+def test_tables_are_loaded_beside_their_changes_after_a_crash(
+    project: Project, point: CrashPoint, passage: int
+) -> None:
+    project.database.execute("analyze")
+    project.configure("load", beside_bytes=1)
+    project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(CHANGES)
+    project.run("capture", "--once")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert not Records(LocalStore(project.root), LANDING).unloaded()
     assert_landed(project)
 
 

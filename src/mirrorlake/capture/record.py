@@ -244,13 +244,17 @@ class Records:
         return {name: error for name, error in self.stopped().items() if error.get("ignored")}
 
     def stop(self, table: str, error: Mapping[str, Any]) -> None:
-        self._write(STOPPED, {"tables": self.stopped() | {table: dict(error)}})
+        self._write_stopped(self.stopped() | {table: dict(error)})
 
     def go_on(self, table: str) -> None:
         """The table is no longer stopped."""
         stopped = self.stopped()
         if stopped.pop(table, None) is not None:
-            self._write(STOPPED, {"tables": stopped})
+            self._write_stopped(stopped)
+
+    def _write_stopped(self, tables: Mapping[str, Any]) -> None:
+        self._write(STOPPED, {"tables": dict(tables)})
+        self.reached(CrashPoint.STOPPED_RECORDED)
 
     def forget(self, table: str) -> None:
         """Forget a table that starts over: what is recorded of it no longer holds."""
@@ -268,10 +272,10 @@ class Records:
         ignored = self.ignored()
         if ignored.pop(table, None) is not None:
             self.write_ignored(ignored)
-        records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
-        for path, noted in records.items():
-            if noted.pop(table, None) is not None:
-                self._write(path, {"tables": noted})
+        self.go_on(table)
+        truncated = self.truncated()
+        if truncated.pop(table, None) is not None:
+            self._write_truncated(truncated)
         known, pending = self.known(), self._pending()
         later = [entry for entry in pending if entry["tables"].pop(table, None) is not None]
         if known.pop(table, None) is not None or later:
@@ -290,6 +294,7 @@ class Records:
 
     def write_loads(self, tables: Mapping[str, bool]) -> None:
         self._write(LOADS, {"tables": dict(tables)})
+        self.reached(CrashPoint.LOADS_RECORDED)
 
     def unloaded(self) -> set[str]:
         """The tables whose rows are not loaded."""
@@ -345,6 +350,7 @@ class Records:
     def write_unfollowed(self, tables: Mapping[str, Unfollowed]) -> None:
         found = {name: asdict(change) for name, change in tables.items()}
         self._write(UNFOLLOWED, {"tables": found})
+        self.reached(CrashPoint.UNFOLLOWED_RECORDED)
 
     def ignored(self) -> dict[str, Unfollowed]:
         """By table name, until it is read again."""
@@ -483,7 +489,11 @@ class Records:
     ) -> None:
         entry = {"position": position, "generation": generation}
         entry |= {"schema": table.schema, "identity": identity} if identity else {}
-        self._write(TRUNCATED, {"tables": self.truncated() | {str(table): entry}})
+        self._write_truncated(self.truncated() | {str(table): entry})
+
+    def _write_truncated(self, tables: Mapping[str, Any]) -> None:
+        self._write(TRUNCATED, {"tables": dict(tables)})
+        self.reached(CrashPoint.TRUNCATED_RECORDED)
 
     def _tables(self, path: str) -> dict[str, Any]:
         return self._printed(self._read(path).get("tables", {}))

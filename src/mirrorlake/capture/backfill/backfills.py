@@ -239,8 +239,7 @@ class Backfills:
             running = self._running.get(table)
             if running is not None and running.job.request.id == job.request.id:
                 running.job, running.left = anew, KeyRange()
-            self._guard()
-            self._jobs.write(anew)
+            self._record(anew)
             self._note_differing()
 
     def stop(self, table: TableId, error: TableError) -> None:
@@ -322,6 +321,7 @@ class Backfills:
             self._begins(job)
         self._running[table] = RunningBackfill(job, found, left, limits, since, since)
         self._jobs.write(job)
+        self._reached(CrashPoint.BACKFILL_BEGUN)
         log.info(BACKFILL_STARTED, table=str(table), backfill=job.request.id, rows=job.rows)
 
     def _end(
@@ -351,7 +351,7 @@ class Backfills:
             )
             self._lost(table, error)  # first: without the backfill it stays as it is
         job = job.now(self._clock.now(), state=state, message=message)
-        self._jobs.write(job)
+        self._record(job)
         self._note_differing()
         log.info(
             BACKFILL_ENDED,
@@ -468,8 +468,7 @@ class Backfills:
         self._repeat(running, reason)
         # Until a chunk is landed; it may take a person to let it be read.
         running.job = running.job.now(self._clock.now(), message=reason)
-        self._guard()
-        self._jobs.write(running.job)
+        self._record(running.job)
         pause = self._settings.retry_seconds * max(1, running.unseen - self._settings.unseen)
         running.not_before = self._clock.monotonic() + min(pause, MOST_RETRY_SECONDS)
 
@@ -532,8 +531,13 @@ class Backfills:
         if chunk.is_last:
             self._end(running, BackfillJobState.COMPLETED, "")
         else:
-            self._jobs.write(running.job)
+            self._record(running.job)
             self._read_on(running, session)
+
+    def _record(self, job: BackfillJob) -> None:
+        """Record how far a backfill is."""
+        self._guard()
+        self._jobs.write(job)
         self._reached(CrashPoint.BACKFILL_RECORDED)
 
     def _repeat(self, running: RunningBackfill, reason: str) -> None:
