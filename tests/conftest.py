@@ -134,6 +134,7 @@ class Database:
             "slot": f"slot_{self.name}",
             "publication": f"pub_{self.name}",
             "event_trigger": TriggerPolicy.NEVER,  # as where our user is no superuser
+            "binary": profiles.BINARY,
         }
         return PostgresSettings(self.url, **{**own, **changes})
 

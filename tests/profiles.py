@@ -1,7 +1,8 @@
 """How much a run tries: the targets of the Makefile set MIRRORLAKE_TESTS to the name of a profile.
 
 quick is `make test`; rest is what `make test-full` runs after it; default is pytest by itself, long
-`make test-long`, fuzz `make fuzz`.
+`make test-long`, fuzz `make fuzz`. With MIRRORLAKE_TESTS_FORMAT=text, PostgreSQL sends captures no
+values in binary format.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from hypothesis import is_hypothesis_test
 
 ACTIVE = os.environ.get("MIRRORLAKE_TESTS", "default")
 LONG = ACTIVE == "long"
+BINARY = os.environ.get("MIRRORLAKE_TESTS_FORMAT") != "text"
+FORMAT = "" if BINARY else "  binary: false\n"
+"""A line of the section `source` of a project file."""
 
 
 def tries(default: int, *, quick: int | None = None, long: int | None = None) -> int:

@@ -77,6 +77,15 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.spark.jars == tmp_path / "jars"
 
 
+@pytest.mark.parametrize(("given", "wanted"), [("auto", True), ("false", False)])
+def test_binary_values_can_be_turned_off(tmp_path: Path, given: str, wanted: bool) -> None:
+    text = f"name: a\nroot: b\nsource: {{type: postgresql, url: x, binary: {given}}}\n"
+    source = load(write(tmp_path, text)).source
+    assert source is not None
+    assert source.binary is wanted
+    refused(tmp_path, text.replace(given, "true"))
+
+
 @pytest.mark.parametrize(("given", "wanted"), [("{dates: error}", "error"), ("{}", "clamp")])
 def test_infinite_intervals_of_event_files_are_treated_as_infinite_dates(
     tmp_path: Path, given: str, wanted: str

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ import pyarrow as pa
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import ChangeStream, ManagedObjects, Snapshot, Source
+from mirrorlake.sources.base import ChangeStream, ManagedObjects, OpenAgain, Snapshot, Source
 from mirrorlake.sources.chunk import (
     Changes,
     Chunk,
@@ -120,8 +121,10 @@ class Event:
 class Reader:
     """Reads a stream to its end, and takes its chunks apart."""
 
-    def __init__(self, stream: ChangeStream) -> None:
-        self.stream = stream
+    def __init__(self, since: LogPoint, opened: Callable[[LogPoint], ChangeStream]) -> None:
+        """opened: a stream of what is behind a point."""
+        self._since, self._opened = since, opened
+        self.stream = opened(since)
         self.chunks: list[Chunk] = []
 
     def read_to(self, target: LogPoint) -> list[Chunk]:
@@ -129,7 +132,11 @@ class Reader:
         begun = len(self.chunks)
 
         def has_come() -> bool:
-            chunk = self.stream.read(0.2)
+            try:
+                chunk = self.stream.read(0.2)
+            except OpenAgain:
+                self._open_again()
+                return False
             if chunk is None:
                 return False
             self.chunks.append(chunk)
@@ -137,6 +144,14 @@ class Reader:
 
         until(has_come)
         return self.chunks[begun:]
+
+    def _open_again(self) -> None:
+        """Behind the last transaction that has ended with its chunk."""
+        self.stream.close()
+        while self.chunks and self.chunks[-1].transactions.is_open:
+            self.chunks.pop()
+        points = [self._since, *(point for chunk in self.chunks for point in reached(chunk))]
+        self.stream = self._opened(reduce(lambda one, other: one.join(other), points))
 
     def close(self) -> None:
         self.stream.close()
@@ -173,13 +188,13 @@ def streaming(
 ) -> Iterator[Reader]:
     """The stream of the source. A place that is still held by the stream before is waited for."""
 
-    def opened() -> ChangeStream | None:
+    def opened(point: LogPoint) -> ChangeStream | None:
         try:
-            return source.stream(tables, since, metadata=metadata, secret=secret)
+            return source.stream(tables, point, metadata=metadata, secret=secret)
         except SourceUnavailable:
             return None
 
-    reader = Reader(until(opened))
+    reader = Reader(since, lambda point: until(partial(opened, point)))
     try:
         yield reader
     finally:

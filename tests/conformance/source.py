@@ -283,7 +283,8 @@ class HandOverContract:
         with scene.transaction() as write:
             write.insert("apples", (2, "behind"))
             write.delete("apples", 1)
-        found = Reader(source.beyond(snapshot, tables)).read_to(source.current())
+        reader = Reader(snapshot.point, lambda _point: source.beyond(snapshot, tables))
+        found = reader.read_to(source.current())
         snapshot.close()
         assert told(events(found)) == [(Marker.INSERT, 2, "behind"), (Marker.DELETE, 1)]
         assert events(found) == changes_now(source, tables, since)[1:]

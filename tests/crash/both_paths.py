@@ -27,6 +27,7 @@ from tests.apply.events.drawn_files import rows_of
 from tests.crash.folded import folded
 from tests.crash.project import TABLES as PLAIN_TABLES
 from tests.crash.project import Project
+from tests.profiles import FORMAT
 
 OWN = ("_commit_version", "_commit_timestamp", "datastream_metadata")
 KEYS = {"a.orders": ["id"], "a.items": ["order", "line"], "b.notes": ["id"], "a.types": ["id"]}
@@ -72,7 +73,8 @@ class Both(Project):
         self.file.write_text(
             f"name: {self.database.name}\nroot: ./root\n"
             "source:\n  type: postgresql\n  url: ${TEST_URL}\n  tables: ['a.*', 'b.*']\n"
-            "  load_workers: 1\ncapture: {debounce_seconds: 0}\ndestination:\n  - type: landing\n"
+            f"  load_workers: 1\n{FORMAT}"
+            "capture: {debounce_seconds: 0}\ndestination:\n  - type: landing\n"
             f"  - {{type: events, url: ./bucket, rotation_seconds: 0.1, format: {self.form}"
             + (", schema_file: true}\n" if self.form == "json" else "}\n")
         )

@@ -25,6 +25,7 @@ from mirrorlake.model.crash_points import CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conftest import Database
 from tests.crash.forked import mirrorlake
+from tests.profiles import FORMAT
 from tests.sim.engine import Lake, ModelledEngine, replayed
 
 TABLES = ("a.orders", "a.items", "b.notes")
@@ -89,7 +90,7 @@ class Project:
         self.file.write_text(
             f"name: {self.database.name}\nroot: ./root\n"
             f"source:\n  type: postgresql\n  url: ${{TEST_URL}}\n  tables: ['a.*', 'b.*']\n"
-            f"  load_workers: 1\n"
+            f"  load_workers: 1\n{FORMAT}"
             + "".join(f"  {line}\n" for line in source)
             + "spark:\n  driver_memory: 1g\n  master: local[2]\n"
             + (f"capture:\n{settings}" if settings else "")

@@ -17,7 +17,7 @@ from mirrorlake.events.paths import EventFileName, NameFacts
 from mirrorlake.model.crash_points import CrashPoint
 from tests.conftest import Database
 from tests.crash.project import SCHEMA, TABLES, Project
-from tests.profiles import some
+from tests.profiles import FORMAT, some
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
 
@@ -73,7 +73,7 @@ class Delivered(Project):
         self.file.write_text(
             f"name: {self.database.name}\nroot: ./root\n"
             "source:\n  type: postgresql\n  url: ${TEST_URL}\n  tables: ['a.*', 'b.*']\n"
-            f"  load_workers: 1\ndestination:\n  type: events\n  url: ./bucket\n{told}"
+            f"  load_workers: 1\n{FORMAT}destination:\n  type: events\n  url: ./bucket\n{told}"
         )
 
     def files(self) -> dict[Path, bytes]:

@@ -34,7 +34,7 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ChangeStream, Snapshot, Source
+from mirrorlake.sources.base import ChangeStream, OpenAgain, Snapshot, Source
 from mirrorlake.sources.chunk import Part
 from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import RENEW, TERM, Lease, renewed
@@ -158,10 +158,14 @@ class Capture:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        target, loop = self._source.current(), self.loop
-        while loop is not None and not self._stop.is_set() and not loop.position.covers(target):
+        target = self._source.current()
+        while (
+            (loop := self.loop) is not None
+            and not self._stop.is_set()
+            and not loop.position.covers(target)
+        ):
             self.step(0.2)
-            if loop.is_read_to(target):
+            if self.loop is loop and loop.is_read_to(target):
                 self._check_source(self._source.discover())
                 if self._table_watch.awaits_log:
                     target = self._source.current()
@@ -513,7 +517,12 @@ class Capture:
         """Read once from the stream, and publish when it is time; go on with backfills. Returns
         whether the log of the source may have moved."""
         assert self.loop is not None
-        moved = self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
+        try:
+            moved = self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
+        except OpenAgain:
+            self._disconnect()
+            self.open()
+            return True
         self._backfills.step(self.loop, self._writers)
         self._outages.check()
         return moved or self.loop.is_open

@@ -226,11 +226,15 @@ class Recognising(Protocol):
         ...
 
 
+class OpenAgain(Exception):
+    """A stream cannot go on, while one that is opened at once behind what is durable can."""
+
+
 class ChangeStream(Protocol):
     """The changes after a point, including new ones as they are committed."""
 
     def read(self, wait: float) -> Chunk | None:
-        """The next chunk; None when nothing arrived for `wait` seconds."""
+        """The next chunk; None when nothing arrived for `wait` seconds. Raises OpenAgain."""
         ...
 
     def acknowledge(self, point: LogPoint) -> None:

@@ -9,6 +9,7 @@ import pytest
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.chunk import Changes, Chunk, SchemaChange
+from mirrorlake.sources.postgresql.types.sent_values import TextNeeded
 from tests.conformance.scene import TRUNCATE, UNCHANGED, events, faults, told
 from tests.sources.postgresql.wire import (
     COLUMNS,
@@ -30,6 +31,7 @@ from tests.sources.postgresql.wire import (
 )
 
 INSERT, UPDATE, DELETE = Marker.INSERT, Marker.UPDATE, Marker.DELETE
+POINT = 600  # a type that `wire` does not know
 APPLES, PEARS = 100, 4_000_000_000  # an oid may be larger than a signed integer
 
 
@@ -107,6 +109,61 @@ def test_unchanged_values_are_filled_from_the_old_row() -> None:
         (INSERT, 3, "b"),
         (UPDATE, 4, UNCHANGED),
     ]
+
+
+def four(number: int) -> bytes:
+    """An integer in binary format."""
+    return number.to_bytes(4, "big", signed=True)
+
+
+def test_values_in_binary_format_are_read_as_those_in_text() -> None:
+    chunk = decoded(
+        insert(APPLES, [four(1), b"a"]),
+        insert(APPLES, [four(-2), None]),
+        update(APPLES, [four(1), UNCHANGED], old=[four(1), b"a"]),
+        update(APPLES, [four(3), UNCHANGED], old=[four(-2), b"b"]),
+        update(APPLES, [four(4), b""], key=[four(4), None]),
+        delete(APPLES, key=[four(3), None]),
+    )
+    assert told(events([chunk])) == [
+        (INSERT, 1, "a"),
+        (INSERT, -2, None),
+        (UPDATE, 1, "a"),
+        (DELETE, -2),
+        (INSERT, 3, "b"),
+        (UPDATE, 4, ""),
+        (DELETE, 3),
+    ]
+
+
+def test_formats_may_be_mixed_in_a_column() -> None:
+    chunk = decoded(
+        insert(APPLES, [four(1), "a"]),
+        insert(APPLES, ["2", b"b"]),
+        insert(APPLES, [four(3), None]),
+        update(APPLES, ["4", "d"], key=[four(3), None]),
+    )
+    assert told(events([chunk])) == [
+        (INSERT, 1, "a"),
+        (INSERT, 2, "b"),
+        (INSERT, 3, None),
+        (DELETE, 3),
+        (INSERT, 4, "d"),
+    ]
+
+
+@pytest.mark.parametrize("value", [b"1", b"\0" * 8])
+def test_a_value_that_is_not_in_the_format_of_its_type_has_to_come_as_text(value: bytes) -> None:
+    with pytest.raises(TextNeeded, match=r"^column id of public.apples, of type int4$"):
+        decoded(insert(APPLES, [four(1), b"a"]), insert(APPLES, [value, b"a"]))
+
+
+def test_a_type_that_is_not_read_in_binary_format_has_to_come_as_text() -> None:
+    tables = decoder(table("apples", APPLES))
+    point = relation("apples", APPLES, [("id", INT4), ("note", POINT)])
+    assert events([tables.decode([begin(10), point, insert(APPLES, [four(1), "(1,2)"])])]) == []
+    with pytest.raises(TextNeeded, match=r"^column note of public.apples, of type type 600$"):
+        tables.decode([insert(APPLES, [four(1), b"any"])])
 
 
 def test_kinds_of_changes_may_be_mixed() -> None:

@@ -22,8 +22,9 @@ TYPES = Types(
 )
 COLUMNS = (("id", INT4), ("note", TEXT))
 
-Values = Sequence[str | None]
-"""The texts of a tuple; None for NULL, UNCHANGED for what is not sent."""
+Values = Sequence[str | bytes | None]
+"""The texts of a tuple, or bytes for values in binary format; None for NULL, UNCHANGED for what is
+not sent."""
 
 
 def table(name: str, oid: int, key: tuple[str, ...] = ("id",)) -> SourceTable:
@@ -138,13 +139,13 @@ def _tuple(values: Values) -> bytes:
     return struct.pack("!H", len(values)) + b"".join(map(_value, values))
 
 
-def _value(value: str | None) -> bytes:
+def _value(value: str | bytes | None) -> bytes:
     if value is None:
         return b"n"
     if value == UNCHANGED:
         return b"u"
-    content = value.encode()
-    return b"t" + struct.pack("!I", len(content)) + content
+    kind, content = (b"b", value) if isinstance(value, bytes) else (b"t", value.encode())
+    return kind + struct.pack("!I", len(content)) + content
 
 
 def _string(text: str) -> bytes:

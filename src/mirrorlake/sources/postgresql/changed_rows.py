@@ -22,6 +22,8 @@ from mirrorlake.sources.postgresql.recognition.old_rows import (
     check_keys,
     check_whole,
 )
+from mirrorlake.sources.postgresql.types.binary_values import Fields, Read
+from mirrorlake.sources.postgresql.types.sent_values import TextNeeded
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.table import SourceTable
 
@@ -38,6 +40,7 @@ class DescribedRelation:
     offsets: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are logged
     decoders: tuple[ColumnDecoder, ...] = ()
+    readers: tuple[Read | None, ...] = ()  # of values in binary format, in the same order
 
 
 def decoders_of(
@@ -67,8 +70,8 @@ def changes_of(
 ) -> Changes:
     """The changes of one table in the messages `at`.
 
-    transaction, ordinal: of each message; unlogged: as of `check_whole`. Raises KeyNotSent and
-    TableError.
+    transaction, ordinal: of each message; unlogged: as of `check_whole`. Raises KeyNotSent,
+    TextNeeded and TableError.
     """
     width = len(known.relation.columns)
     kind = messages.kind[at]
@@ -103,9 +106,10 @@ def changes_of(
     beside = [c for c in range(width) if c not in known.keys]
     tuples.kind[: len(removed), beside] = protocol.NULL
     message = np.concatenate((old_at[removed], new_at))
-    order = np.lexsort((np.arange(len(message)), message))
-    tuples, message = tuples.select(order), message[order]
-    marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))[order]
+    marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))
+    if len(removed):
+        order = np.argsort(message, kind="stable")
+        tuples, message, marker = tuples.select(order), message[order], marker[order]
     return Changes(
         table=table,
         rows=_decoded(messages, known, table, tuples),
@@ -132,9 +136,8 @@ def _key_changed(
         return changed
     now, before = new.select(rows), old.select(old_rows)
     for offset in known.keys:
-        differs = pc.not_equal(
-            protocol.texts(messages, now, offset), protocol.texts(messages, before, offset)
-        )
+        one, other = (protocol.texts(messages, t, offset, anyhow=True) for t in (now, before))
+        differs = pc.not_equal(one, other)
         changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
     return changed
 
@@ -143,10 +146,9 @@ def _decoded(
     messages: Messages, known: DescribedRelation, table: SourceTable, tuples: Tuples
 ) -> pa.RecordBatch:
     columns = []
-    for decoder, offset in zip(known.decoders, known.offsets, strict=True):
-        texts = protocol.texts(messages, tuples, offset)
+    for decoder, read, offset in zip(known.decoders, known.readers, known.offsets, strict=True):
         try:
-            columns.append(decoder.decode(texts))
+            columns.append(_column(messages, tuples, offset, decoder, read))
         except pa.ArrowInvalid as error:
             raise BadValue(
                 f"a value does not fit {decoder.type.type}: {error}",
@@ -155,6 +157,43 @@ def _decoded(
                 hint="This is a bug. Report it with the type of the column.",
             ) from error
     return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
+
+
+def _column(
+    messages: Messages, tuples: Tuples, offset: int, decoder: ColumnDecoder, read: Read | None
+) -> pa.Array:
+    """The values of a column, in the format in which each of them came."""
+    kind = tuples.kind[:, offset]
+    is_binary = kind == protocol.BINARY
+    if not is_binary.any():
+        return decoder.decode(protocol.texts(messages, tuples, offset))
+    values = _binary(messages, tuples, offset, is_binary, decoder, read)
+    is_text = kind == protocol.TEXT
+    if not is_text.any():
+        return values
+    texts = decoder.decode(protocol.texts(messages, tuples, offset))
+    return pc.if_else(pa.array(is_text), texts, values)
+
+
+def _binary(
+    messages: Messages,
+    tuples: Tuples,
+    offset: int,
+    is_binary: np.ndarray,
+    decoder: ColumnDecoder,
+    read: Read | None,
+) -> pa.Array:
+    """The values of a column that came in binary format, and NULL for the others."""
+    what = f"column {decoder.column} of {decoder.table}, of type {decoder.type}"
+    if read is None:
+        raise TextNeeded(what)
+    begin, length = tuples.begin[:, offset], tuples.length[:, offset]
+    is_all = bool(is_binary.all())
+    size = length if is_all else np.where(is_binary, length, 0)
+    try:
+        return read(Fields(messages.buffer, begin, size, None if is_all else ~is_binary))
+    except ValueError as error:  # Arrow's errors are such
+        raise TextNeeded(what) from error
 
 
 def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:
@@ -166,7 +205,7 @@ def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.nda
     if len(rows) == 0:
         return
     left_out = new.kind[rows] == protocol.UNCHANGED
-    row, column = np.nonzero(left_out & (old.kind[old_rows] == protocol.TEXT))
+    row, column = np.nonzero(left_out & protocol.is_sent(old.kind[old_rows]))
     for name in ("kind", "begin", "length"):
         getattr(new, name)[rows[row], column] = getattr(old, name)[old_rows[row], column]
 

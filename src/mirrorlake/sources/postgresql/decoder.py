@@ -47,6 +47,7 @@ from mirrorlake.sources.postgresql.recognition.recognition import KEY_NOT_LOGGED
 from mirrorlake.sources.postgresql.recognition.table_message import PREFIX, TableMessage
 from mirrorlake.sources.postgresql.replication.described_leaves import BEFORE, DescribedLeaves
 from mirrorlake.sources.postgresql.types.mapping import Resolve
+from mirrorlake.sources.postgresql.types.sent_values import sent_reader
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -103,6 +104,7 @@ class Decoder:
         """The changes in a batch of messages, in the order in which they came.
 
         lsns: where in the log each message stands; the changes then have the metadata `lsn`.
+        Raises TextNeeded; the decoder is of no further use then.
         """
         if not raw:
             nothing = Transactions((), (), (), ())
@@ -453,7 +455,8 @@ class Decoder:
         keys = tuple(
             offsets[names.index(key)] for key in (names if table.whole_rows else table.key)
         )
-        return DescribedRelation(relation, table, tuple(offsets), keys, decoders)
+        readers = tuple(map(sent_reader, decoders))
+        return DescribedRelation(relation, table, tuple(offsets), keys, decoders, readers)
 
     # -- rows -----------------------------------------------------------------------------------
 

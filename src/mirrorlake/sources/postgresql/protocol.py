@@ -19,7 +19,7 @@ from mirrorlake.sources.postgresql.foreign_text import text_of
 BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE = b"BCRTM"
 INSERT, UPDATE, DELETE = b"IUD"
 KEY_TUPLE, OLD_TUPLE = b"KO"
-NULL, TEXT, UNCHANGED = b"ntu"
+NULL, TEXT, BINARY, UNCHANGED = b"ntbu"
 
 _KINDS = np.frombuffer(b"BCRTMIUDYOA", np.uint8)
 """What is understood. The last three mean nothing to us: Type, Origin, and Stream Abort, which
@@ -140,41 +140,53 @@ def _string(raw: bytes, offset: int) -> tuple[str, int]:
 
 @dataclass(slots=True)
 class Tuples:
-    """The column values of n tuples: matrices n x columns, and where each tuple ends."""
+    """The column values of n tuples: matrices n x columns, in memory column by column, and where
+    each tuple ends."""
 
-    kind: np.ndarray  # uint8: NULL, TEXT or UNCHANGED
+    kind: np.ndarray  # uint8: NULL, TEXT, BINARY or UNCHANGED
     begin: np.ndarray  # int64, in the buffer
     length: np.ndarray  # int64
     end: np.ndarray  # int64, n
 
     def select(self, rows: np.ndarray) -> Tuples:
-        return Tuples(self.kind[rows], self.begin[rows], self.length[rows], self.end[rows])
+        matrices = (self.kind, self.begin, self.length)
+        kind, begin, length = (np.take(values.T, rows, axis=1).T for values in matrices)
+        return Tuples(kind, begin, length, self.end[rows])
+
+
+def is_sent(kind: np.ndarray) -> np.ndarray:
+    """Which values have bytes."""
+    sent: np.ndarray = (kind == TEXT) | (kind == BINARY)
+    return sent
 
 
 def walk(messages: Messages, at: np.ndarray, columns: int) -> Tuples:
     """Read the tuples that begin (with their column count) at `at`."""
     n = len(at)
-    kind = np.empty((n, columns), np.uint8)
-    begin = np.empty((n, columns), np.int64)
-    length = np.zeros((n, columns), np.int64)
+    kind = np.empty((columns, n), np.uint8)
+    begin = np.empty((columns, n), np.int64)
+    length = np.empty((columns, n), np.int64)
     offset = at + 2
     for column in range(columns):
-        kind[:, column] = messages.buffer[offset]
-        sent = kind[:, column] == TEXT
-        begin[:, column] = offset + 5
-        length[:, column] = np.where(sent, messages.int32(offset + 1), 0)
-        offset = offset + np.where(sent, 5 + length[:, column], 1)
-    return Tuples(kind, begin, length, offset)
+        head = messages.int64(offset)  # the kind, four bytes of a length, and more
+        kind[column] = head >> 56
+        sent = is_sent(kind[column])
+        np.multiply(head >> 24 & 0xFFFFFFFF, sent, out=length[column])
+        np.add(offset, 5, out=begin[column])
+        offset = offset + 1 + 4 * sent + length[column]
+    return Tuples(kind.T, begin.T, length.T, offset)
 
 
-def texts(messages: Messages, tuples: Tuples, column: int) -> pa.Array:
-    """One column of the tuples as an Arrow string column; what was not sent is NULL.
+def texts(messages: Messages, tuples: Tuples, column: int, *, anyhow: bool = False) -> pa.Array:
+    """One column of the tuples as an Arrow string column; what was not sent is NULL. anyhow: values
+    in binary format as their bytes, and not as NULL.
 
     The values stand in the buffer in any order. Offsets that alternate between beginning and end
     of each value, put in order, make every other slice of the buffer a value; `take` gathers them.
     UTF-8 is not checked here.
     """
-    sent = tuples.kind[:, column] == TEXT
+    kind = tuples.kind[:, column]
+    sent = is_sent(kind) if anyhow else kind == TEXT
     begin, length = tuples.begin[:, column][sent], tuples.length[:, column][sent]
     order = np.argsort(begin, kind="stable")
     n = len(begin)

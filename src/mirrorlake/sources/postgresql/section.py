@@ -30,6 +30,7 @@ class PostgresSection(SourceSection):
     publication: str | None = Field(default=None, min_length=1, max_length=56)
     failover: bool = True
     streaming: bool = False
+    binary: Literal["auto", False] = "auto"
     event_trigger: bool | Literal["auto"] = "auto"
     extremes: ExtremesSection = Field(default_factory=ExtremesSection)
     load_workers: PositiveInt = 2
@@ -43,6 +44,7 @@ class PostgresSection(SourceSection):
             publication=self.publication or own,
             failover=self.failover,
             streaming=self.streaming,
+            binary=bool(self.binary),
             event_trigger=TriggerPolicy(str(self.event_trigger).lower()),
             extremes=Extremes(self.extremes.dates, self.extremes.numbers),
             load_workers=self.load_workers,

@@ -36,6 +36,7 @@ class PostgresSettings:
     publication: str = "mirrorlake"
     failover: bool = True  # from PostgreSQL 17 on: standbys keep a copy of the slot
     streaming: bool = False  # of transactions in progress; as a whole they come faster
+    binary: bool = True  # values come in binary format where all types can be read so
     event_trigger: TriggerPolicy = TriggerPolicy.AUTO
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load

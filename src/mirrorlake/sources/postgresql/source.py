@@ -59,6 +59,7 @@ from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.replication.awaited import awaited, open_transactions
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
+from mirrorlake.sources.postgresql.replication.value_format import ValueFormat
 from mirrorlake.sources.postgresql.settings import MIB, PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
@@ -82,6 +83,7 @@ class PostgresSource:
         self._recognition: Recognition | None = None
         self._secret = ""  # of the stream
         self._reached: CrashHook = no_crash
+        self._format = ValueFormat(may_be_binary=settings.binary)
         self._loaded_names: Mapping[str, TableId] = {}
         self._taken: frozenset[TableId] = frozenset()
 
@@ -280,6 +282,8 @@ class PostgresSource:
                     streaming=self._settings.streaming,
                     two_phase=state is not None and state.two_phase,
                     messages=bool(secret),
+                    binary=self._format.is_binary(tables, replication.info.server_version),
+                    need_text=self._need_text,
                 )
             except BaseException as error:
                 replication.close()
@@ -290,6 +294,11 @@ class PostgresSource:
                 raise
         self._streaming = stream
         return stream
+
+    def _need_text(self, reason: str) -> None:
+        self._format.need_text(self._settings.slot, reason)
+        with translated():
+            slots.freed(self._sql(), self._settings.slot)
 
     def beyond(self, snapshot: Snapshot, tables: Sequence[SourceTable]) -> PostgresStream:
         """By the slot of the snapshot, which is a temporary one."""

@@ -37,7 +37,7 @@ def check_keys(old: Tuples, keys: Sequence[int], table: SourceTable, has_old: np
 
     keys: where its columns stand; has_old: which changes the tuples are of. Raises KeyNotSent.
     """
-    lacking = (old.kind[:, list(keys)] != protocol.TEXT).any(axis=1)
+    lacking = ~protocol.is_sent(old.kind[:, list(keys)]).all(axis=1)
     if lacking.any():
         raise KeyNotSent(table, np.flatnonzero(has_old)[lacking])
 

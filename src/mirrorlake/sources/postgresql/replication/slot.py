@@ -122,17 +122,24 @@ def set_failover(replication: Connection, name: str, *, failover: bool) -> None:
 def drop_unused(connection: Connection, name: str) -> None:
     """Remove the slot, if it is there, once the server has seen that its reader is gone. Raises
     SlotInUse if it still has one after ten seconds."""
-    for _ in range(_ENDING_SECONDS * 10):
-        state = slot_state(connection, name)
-        if state is None or not state.active_pid:
-            break
-        connection.execute("select pg_sleep(0.1)")
-    else:
+    if not freed(connection, name):
         raise in_use(connection, name, "Stop it, and run the command again.")
     drop_slot(connection, name)
 
 
+def freed(connection: Connection, name: str) -> bool:
+    """Wait until the server has seen that the reader of a slot is gone, for ten seconds. Returns
+    whether it is."""
+    for _ in range(_ENDING_SECONDS * _LOOKS_PER_SECOND):
+        state = slot_state(connection, name)
+        if state is None or not state.active_pid:
+            return True
+        connection.execute("select pg_sleep(%s)", [1 / _LOOKS_PER_SECOND])
+    return False
+
+
 _ENDING_SECONDS = 10
+_LOOKS_PER_SECOND = 10
 
 
 def drop_slot(connection: Connection, name: str) -> None:

@@ -13,6 +13,7 @@ from psycopg import pq, sql
 
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import LogPoint, Lsn
+from mirrorlake.sources.base import OpenAgain
 from mirrorlake.sources.chunk import Chunk, TableDiffers
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
@@ -22,6 +23,7 @@ from mirrorlake.sources.postgresql.replication import in_progress
 from mirrorlake.sources.postgresql.replication.in_progress import InProgress
 from mirrorlake.sources.postgresql.replication.prepared import TwoPhase
 from mirrorlake.sources.postgresql.replication.spool import Message, Spools
+from mirrorlake.sources.postgresql.types.sent_values import TextNeeded
 
 log = structlog.get_logger()
 
@@ -49,6 +51,11 @@ _END_SECONDS = 10.0
 """For which the server is waited for at the end of a stream, in seconds."""
 
 _INTERNAL_ERROR = b"XX000"
+_NO_BINARY = {
+    b"42883",  # "no binary output function available"
+    b"0A000",
+}
+"""States of errors of types that cannot be sent in binary format, or not all values of them."""
 _WITH_MESSAGES = 140_000  # the first version that sends them
 
 
@@ -70,11 +77,15 @@ class PostgresStream:
         streaming: bool = False,
         two_phase: bool = False,
         messages: bool = False,
+        binary: bool = False,
+        need_text: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         """reconnect: opens another connection, to begin anew, as streaming and a decoder with a
         recognition need it. streaming: transactions in progress are streamed, if the server knows
         it, and until it fails. two_phase: the slot sends transactions when they are prepared.
-        messages: logical messages are requested, if the server can send them."""
+        messages: logical messages are requested, if the server can send them. binary: values come
+        in the binary format of their types; need_text: called with the reason when they have to
+        come as text, with the connection closed."""
         assert isinstance(since, Lsn)
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
@@ -88,6 +99,7 @@ class PostgresStream:
         self._passed = since  # behind the last transaction that was handed on
         self._has_ended, self._two_phase = False, two_phase
         self._messages = messages
+        self._binary, self._need_text = binary, need_text
         self._replayed: Iterator[Message] | None = None  # of a transaction that has waited
         self._reconnect = reconnect
         self._start(streaming=streaming)
@@ -112,6 +124,8 @@ class PostgresStream:
         ]
         if self._messages and version >= _WITH_MESSAGES:
             options.append(sql.SQL("messages {}").format(sql.Literal("true")))
+        if self._binary:
+            options.append(sql.SQL("binary {}").format(sql.Literal("true")))
         if self._streaming:
             options.append(sql.SQL("streaming {}").format(sql.Literal(self._streaming)))
         begin = Lsn(0) if self._two_phase else self._passed
@@ -133,7 +147,10 @@ class PostgresStream:
         if not has_news and not self._is_renewal_due():
             return None
         # Messages come in order: all up to the position that the server last reported are read.
-        chunk = self._decoder.decode(messages, self._lsns)
+        try:
+            chunk = self._decoder.decode(messages, self._lsns)
+        except TextNeeded as needed:
+            raise self._as_text(str(needed)) from needed
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
             self._idle = self._sent
             self._decoder.passed(self._sent)
@@ -300,7 +317,7 @@ class PostgresStream:
 
     def _go_on_without_streaming(self) -> None:
         """The server has ended the stream. If it failed where it streamed a transaction, it starts
-        again without; otherwise SourceUnavailable.
+        again without; otherwise OpenAgain, if it failed with binary values, or SourceUnavailable.
 
         PostgreSQL cannot decode a transaction in progress that altered a table, rolled that back to
         a savepoint and altered it again ("could not map filenumber"); as a whole it can.
@@ -309,6 +326,8 @@ class PostgresStream:
         reason = result.error_message.decode(errors="replace").strip() if result else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
         is_between = not self._decoder.in_transaction
+        if self._binary and state in _NO_BINARY:
+            raise self._as_text(reason.splitlines()[0])
         if not (self._reconnect and self._streaming and state == _INTERNAL_ERROR and is_between):
             raise SourceUnavailable(
                 f"PostgreSQL ended the replication stream: {reason or 'no reason given'}",
@@ -316,6 +335,17 @@ class PostgresStream:
             )
         log.warning(STREAMING_OFF, slot=self._slot, reason=reason, until="the next connection")
         self._start_again(streaming=False)
+
+    def _as_text(self, reason: str) -> Exception:
+        """What to raise: this stream cannot go on, and one that brings texts can."""
+        if not self._binary:
+            return SourceUnavailable(
+                f"PostgreSQL sent values in binary format, which was not requested: {reason}",
+                hint="Capture reconnects.",
+            )
+        self.close()
+        self._need_text(reason)
+        return OpenAgain(reason)
 
     def _start_again(self, *, streaming: bool) -> None:
         """On another connection: servers have crashed of using the process of a failed stream

@@ -36,7 +36,7 @@ _NEGATIVE, _NAN = 0x4000, 0xC000
 _NAMES = {_NAN: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 """Of signs; these are all above those of numbers."""
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HYPHENS = (8, 13, 18, 23)
 _JSONB_VERSION = 1
 
@@ -69,6 +69,19 @@ class Fields:
         """With these as NULL as well."""
         is_null = is_odd if self.is_null is None else is_odd | self.is_null
         return replace(self, is_null=is_null)
+
+    def only(self, rows: np.ndarray) -> Fields:
+        """Those of some rows, none of which is NULL."""
+        return Fields(self.content, self.begin[rows], self.size[rows], None)
+
+    def validity(self) -> pa.Buffer | None:
+        """For Arrow."""
+        if self.is_null is None:
+            return None
+        return pa.py_buffer(np.packbits(~self.is_null, bitorder="little"))
+
+    def nulls(self) -> int:
+        return 0 if self.is_null is None else int(self.is_null.sum())
 
     def check_size(self, expected: int | np.ndarray) -> None:
         """Raises NotItsType."""
@@ -131,7 +144,7 @@ def _numbers(fields: Fields, sent: str, target: pa.DataType) -> pa.Array:
     return _array(fields, values.astype(target.to_pandas_dtype(), copy=False), target)
 
 
-def _booleans(fields: Fields) -> pa.Array:
+def booleans(fields: Fields) -> pa.Array:
     fields.check_size(1)
     return pa.array(fields.numbers("u1") != 0, pa.bool_(), mask=fields.is_null)
 
@@ -143,11 +156,12 @@ def _days(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
     return _array(fields, days + np.int32(_UNIX_DAYS), pa.date32())
 
 
-def _moments(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
+def _moments(fields: Fields, decoder: ColumnDecoder, zone: str = "") -> pa.Array:
     fields.check_size(8)
     moments = fields.numbers(">i8")
     first, last = _FIRST_MOMENT, _LAST_MOMENT
-    fields, moments = _within(fields, moments, first, last, decoder, _text_of_moment)
+    text = partial(_text_of_moment, zone=zone)
+    fields, moments = _within(fields, moments, first, last, decoder, text)
     return _array(fields, moments + _UNIX_DAYS * _DAY, pa.timestamp("us", "UTC"))
 
 
@@ -184,13 +198,13 @@ def _text_of_day(days: int) -> str:
     return f"{1 - int(year):04d}-{month}-{day} BC"  # the year 0 is 1 BC
 
 
-def _text_of_moment(moment: int) -> str:
+def _text_of_moment(moment: int, zone: str) -> str:
     if moment in {np.iinfo(np.int64).min, np.iinfo(np.int64).max}:
         return "infinity" if moment > 0 else "-infinity"
     day, time = divmod(moment, _DAY)
     date, *era = _text_of_day(day).split(" ")
     clock = (_EPOCH + timedelta(microseconds=time)).time().isoformat()
-    return " ".join([date, clock, *era])
+    return " ".join([date, clock + zone, *era])
 
 
 def _decimals(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
@@ -221,7 +235,7 @@ def _decimals(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
     words = np.empty((len(value), 2), np.int64)
     words[:, 0], words[:, 1] = value, value >> 63
     return pa.Array.from_buffers(
-        target, len(value), [_validity(fields), pa.py_buffer(words)], _nulls(fields)
+        target, len(value), [fields.validity(), pa.py_buffer(words)], fields.nulls()
     )
 
 
@@ -238,6 +252,11 @@ def _checked_texts(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
 
 
 def _jsonb(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
+    return decoder.decode(jsonb_texts(fields))
+
+
+def jsonb_texts(fields: Fields) -> pa.Array:
+    """A version, then the text."""
     is_known = fields.numbers("u1") == _JSONB_VERSION
     version = np.ones(len(is_known), np.int64)  # the bytes of it
     if fields.is_null is not None:
@@ -246,19 +265,19 @@ def _jsonb(fields: Fields, decoder: ColumnDecoder) -> pa.Array:
     if not is_known.all():
         raise NotItsType("a value of jsonb has an unknown version")
     later = replace(fields, begin=fields.begin + version, size=fields.size - version)
-    return _checked_texts(later, decoder)
+    return texts(later)
 
 
-def _uuids(fields: Fields) -> pa.Array:
+def uuids(fields: Fields) -> pa.Array:
     fields.check_size(16)
     values = np.stack([fields.numbers("u1", index) for index in range(16)], axis=1)
     digits = np.empty((len(values), 36), np.uint8)
     digits[:, _HYPHENS] = ord("-")
     at = [index for index in range(36) if index not in _HYPHENS]
-    digits[:, at[0::2]], digits[:, at[1::2]] = _HEX[values >> 4], _HEX[values & 15]
+    digits[:, at[0::2]], digits[:, at[1::2]] = HEX[values >> 4], HEX[values & 15]
     offsets = np.arange(len(values) + 1, dtype=np.int32) * 36
-    buffers = [_validity(fields), pa.py_buffer(offsets), pa.py_buffer(digits)]
-    return pa.Array.from_buffers(pa.string(), len(values), buffers, _nulls(fields))
+    buffers = [fields.validity(), pa.py_buffer(offsets), pa.py_buffer(digits)]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers, fields.nulls())
 
 
 def _slices(fields: Fields, target: pa.DataType) -> pa.Array:
@@ -277,7 +296,7 @@ def _slices(fields: Fields, target: pa.DataType) -> pa.Array:
     if fields.is_null is None:
         return found
     _valid, offsets, data = found.buffers()
-    return pa.Array.from_buffers(target, count, [_validity(fields), offsets, data], _nulls(fields))
+    return pa.Array.from_buffers(target, count, [fields.validity(), offsets, data], fields.nulls())
 
 
 MOST_BYTES = (1 << 31) - 1
@@ -287,18 +306,8 @@ _LONG = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 def _array(fields: Fields, values: np.ndarray, target: pa.DataType) -> pa.Array:
-    buffers = [_validity(fields), pa.py_buffer(np.ascontiguousarray(values))]
-    return pa.Array.from_buffers(target, len(values), buffers, _nulls(fields))
-
-
-def _validity(fields: Fields) -> pa.Buffer | None:
-    if fields.is_null is None:
-        return None
-    return pa.py_buffer(np.packbits(~fields.is_null, bitorder="little"))
-
-
-def _nulls(fields: Fields) -> int:
-    return 0 if fields.is_null is None else int(fields.is_null.sum())
+    buffers = [fields.validity(), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(target, len(values), buffers, fields.nulls())
 
 
 _NUMBERS: Mapping[int, tuple[str, pa.DataType]] = {
@@ -314,14 +323,14 @@ _NUMBERS: Mapping[int, tuple[str, pa.DataType]] = {
 """By the oid of a type how it is sent, and the type of the values."""
 
 _READERS: Mapping[tuple[Form, int], Read] = {
-    (Form.BOOLEAN, 16): _booleans,
+    (Form.BOOLEAN, 16): booleans,
     (Form.BYTEA, 17): partial(_slices, target=pa.binary()),
-    (Form.TEXT, 2950): _uuids,
+    (Form.TEXT, 2950): uuids,
 }
 _DECODED: Mapping[tuple[Form, int], Callable[[Fields, ColumnDecoder], pa.Array]] = {
     (Form.DATE, 1082): _days,
     (Form.TIMESTAMP, 1114): _moments,
-    (Form.INSTANT, 1184): _moments,  # timestamptz
+    (Form.INSTANT, 1184): partial(_moments, zone="+00"),  # timestamptz
     (Form.DECIMAL, 1700): _decimals,
     (Form.TEXT, 19): _checked_texts,  # name
     (Form.TEXT, 25): _checked_texts,  # text

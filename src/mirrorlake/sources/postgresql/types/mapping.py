@@ -1,13 +1,14 @@
 """Types of PostgreSQL and what they become (docs/reference/postgresql-types.md).
 
 Every value comes as the text of its type's output function, so that a type nobody foresaw is
-carried exactly. COPY sends the common types in their binary format instead (`binary_values`).
+carried exactly. COPY sends the common types in their binary format instead (`binary_values`), and
+pgoutput more of them (`sent_values`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from mirrorlake.model import types
@@ -41,13 +42,16 @@ class Element(Enum):
 class PgType:
     """A column's type: its name in the source, what it becomes, and how its text is read. text: the
     oid of the type that writes the text, if the mirror has that as it is, the same for types that
-    write the same bytes alike; 0 where it has something else, or that is not known."""
+    write the same bytes alike; 0 where it has something else, or that is not known. sent: the oid
+    of a type with the same binary format, of an array that of its elements; 0 where that is not
+    known."""
 
     name: str
     type: DataType
     form: Form
     element: Element = Element.TEXT
     text: int = 0
+    sent: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -139,12 +143,12 @@ class Types:
             return self._array(row)
         if not row.is_builtin:
             text = _TEXT if row.name == _CITEXT else oid
-            return PgType(row.name, types.STRING, Form.TEXT, text=text)
+            return PgType(row.name, types.STRING, Form.TEXT, text=text, sent=_sent(row))
         if row.name == "numeric":
-            return _numeric(modifier)
+            return replace(_numeric(modifier), sent=oid)
         data_type, form = _PLAIN.get(row.name, (types.STRING, Form.TEXT))
         text = _ALIKE.get(row.name, oid) if form is Form.TEXT else 0
-        return PgType(row.name, data_type, form, text=text)
+        return PgType(row.name, data_type, form, text=text, sent=oid)
 
     def _array(self, row: TypeRow) -> PgType:
         element = self._rows.get(row.element)
@@ -153,7 +157,14 @@ class Types:
         if element is None or element.delimiter != ",":
             return PgType(row.name, types.STRING, Form.TEXT)
         kind = _ELEMENTS.get(element.name, Element.TEXT) if element.is_builtin else Element.TEXT
-        return PgType(f"{element.name}[]", types.STRING, Form.ARRAY, kind)
+        return PgType(f"{element.name}[]", types.STRING, Form.ARRAY, kind, sent=_sent(element))
+
+
+def _sent(row: TypeRow) -> int:
+    """As in `PgType`, of a type that is no domain."""
+    if row.kind == "e" or (row.kind == "b" and row.name == _CITEXT):
+        return _TEXT
+    return row.oid if row.is_builtin and row.kind == "b" and row.category != "A" else 0
 
 
 def _numeric(modifier: int) -> PgType:

@@ -1,0 +1,239 @@
+"""Values in the binary format of their types, and what has to come as text."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake.sources.chunk import Changes, Chunk
+from mirrorlake.sources.postgresql import protocol
+from mirrorlake.sources.postgresql.changed_rows import decoders_of
+from mirrorlake.sources.postgresql.replication.value_format import BINARY_OFF
+from mirrorlake.sources.postgresql.types.sent_values import sent_reader
+from mirrorlake.sources.postgresql.types.values import Extremes
+from tests.conformance.scene import events, faults, streaming
+from tests.profiles import tries
+from tests.sources.postgresql.captured import BEGINNING, Captured
+from tests.sources.postgresql.type_cases import CASES, SETUP, Case, shown
+
+pytestmark = pytest.mark.postgres
+
+
+def chunks(captured: Captured, *, binary: bool, extremes: Extremes | None = None) -> list[Chunk]:
+    """Everything since the beginning, in one of the formats, which is not given up."""
+    source = captured.source(binary=binary, extremes=extremes or Extremes())
+    target = source.current()
+    with capture_logs() as logs, streaming(source, captured.tables, BEGINNING) as reader:
+        found = reader.read_to(target)
+    assert not [entry for entry in logs if entry["event"] == BINARY_OFF]
+    return found
+
+
+def kinds(captured: Captured, monkeypatch: pytest.MonkeyPatch, *, binary: bool) -> set[str]:
+    """The formats in which the values of tuples came."""
+    found: set[str] = set()
+    walk = protocol.walk
+
+    def noting(*given: Any) -> protocol.Tuples:
+        tuples = walk(*given)
+        found.update(chr(kind) for kind in tuples.kind.ravel().tolist())
+        return tuples
+
+    with monkeypatch.context() as patched:
+        patched.setattr(protocol, "walk", noting)
+        chunks(captured, binary=binary)
+    return found & {"t", "b"}
+
+
+def rows(found: Sequence[Chunk]) -> list[tuple[Any, ...]]:
+    """What happened, with values that are equal only with their types."""
+    return [(one.table, one.kind, one.ordinal, shown([*one.row.values()])) for one in events(found)]
+
+
+def types(found: Sequence[Chunk]) -> set[str]:
+    changes = [part for chunk in found for part in chunk.parts if isinstance(part, Changes)]
+    return {str(part.rows.schema) for part in changes}
+
+
+def of_readable_types(captured: Captured) -> dict[str, Case]:
+    """A column for each type that is read in binary format, by name, in the table `things`."""
+    captured.run(SETUP)
+    can = captured.database.sql.execute
+    cases = {
+        f"c{number}": case
+        for number, case in enumerate(CASES)
+        if can(f"select {case.needs}").fetchone()[0]
+    }
+    declared = ", ".join(f"{name} {case.type}" for name, case in cases.items())
+    captured.run(f"create table every (id int primary key, {declared})")
+    decoders = decoders_of(captured.discovered("every"), Extremes(), lambda *_given: None)
+    readable = {decoder.column for decoder in decoders if sent_reader(decoder)}
+    captured.run("drop table every")
+    return {name: case for name, case in cases.items() if name in readable}
+
+
+def literals(cases: dict[str, Case]) -> Iterator[str]:
+    """Rows with all literals of each type, then one of NULL."""
+    most = max(len(case.values) for case in cases.values())
+    for number in range(most + 1):
+        row = [[*case.values, *["null"] * (most + 1)][number] for case in cases.values()]
+        yield f"({number}, {', '.join(row)})"
+
+
+def test_a_value_is_the_same_in_both_formats(
+    any_captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = any_captured
+    cases = of_readable_types(captured)
+    declared = ", ".join(f"{name} {case.type}" for name, case in cases.items())
+    captured.begin(
+        f"create table things (id int primary key, {declared})",
+        "alter table things replica identity full",
+    )
+    assert {"boolean", "numeric", "time", "mood", "small", '"char"', "macaddr", "text[]"} <= {
+        case.type for case in cases.values()
+    }
+    for row in literals(cases):
+        captured.run(f"insert into things values {row}")
+    captured.run("update things set id = id + 1000", "delete from things")
+    assert kinds(captured, monkeypatch, binary=True) == {"b"}
+    assert kinds(captured, monkeypatch, binary=False) == {"t"}
+    texts, values = (chunks(captured, binary=binary) for binary in (False, True))
+    assert rows(values) == rows(texts)
+    assert types(values) == types(texts)
+
+
+DRAWN = {
+    "n": "numeric",
+    "d": "numeric(12, 3)",
+    "w": "numeric(38, 5)",
+    "f": "float8",
+    "r": "real",
+    "day": "date",
+    "at": "timestamp",
+    "tz": "timestamptz",
+    "t": "time",
+    "x": "text",
+    "b": "bytea",
+    "u": "uuid",
+    "j": "jsonb",
+    "i": "bigint",
+    "s": "smallint",
+    "o": "boolean",
+    "m": "macaddr8",
+    "ia": "bigint[]",
+    "xa": "text[]",
+    "na": "numeric[]",
+    "ba": "boolean[]",
+    "ua": "uuid[]",
+}
+SOME_TEXT = 'a"\\é漢😀{},\n\t NUL'
+
+
+def array(elements: Sequence[Any], chance: random.Random) -> str:
+    """In the form of PostgreSQL, with NULLs, and of several dimensions now and then."""
+    escaped = [str(one).replace("\\", "\\\\").replace('"', '\\"') for one in elements]
+    written = ["NULL" if chance.random() < 0.1 else f'"{one}"' for one in escaped]
+    if len(written) == 4 and chance.random() < 0.5:
+        return f"{{{{{written[0]},{written[1]}}},{{{written[2]},{written[3]}}}}}"
+    return f"{{{','.join(written)}}}"
+
+
+def drawn(chance: random.Random) -> list[Any]:
+    """A value of each of these types, as a parameter of a query, with special ones among them."""
+    digits = "".join(chance.choices("0001234567899", k=chance.randrange(1, 40)))
+    scale = chance.choice([0, 0, 1, 2, 3, 4, 7, 8, 20])
+    number = f"{chance.choice(['-', ''])}{digits}e-{scale}"
+    small = chance.randrange(-(10**12), 10**12) // 10 ** chance.randrange(13)
+    moment = chance.randrange(-62_135_596_800, 253_402_300_800)
+    odd, count = chance.random() < 0.1, chance.choice([0, 1, 2, 4, 4, 9])
+    few = range(count)
+    row = [
+        chance.choice(["NaN", "Infinity", "-Infinity", "1e60", "1e-40", "0.000"])
+        if odd
+        else number,
+        f"{small}e-3",
+        f"{chance.randrange(-(10**33), 10**33)}e-{chance.randrange(6)}",
+        struct.unpack("d", chance.randbytes(8))[0],
+        struct.unpack("f", chance.randbytes(4))[0],
+        chance.choice(["infinity", "-infinity", "0044-03-15 BC", "10000-01-01"])
+        if odd
+        else str(date(1970, 1, 1) + timedelta(days=moment // 86_400)),
+        *[
+            chance.choice(["infinity", "-infinity", "4713-01-01 12:00 BC", "294276-12-31 23:59:59"])
+            if odd
+            else str(
+                datetime(1970, 1, 1, tzinfo=UTC)
+                + timedelta(seconds=moment, microseconds=chance.randrange(10**6))
+            )
+            for _ in range(2)
+        ],
+        str(
+            timedelta(
+                microseconds=chance.randrange(86_400 * 10**6 + 1) // 10 ** chance.randrange(7)
+            )
+        )
+        if not odd
+        else "24:00:00",
+        "".join(chance.choices(SOME_TEXT, k=chance.randrange(12))),
+        chance.randbytes(chance.randrange(9)),
+        str(uuid.UUID(bytes=chance.randbytes(16))),
+        json.dumps({"a": [digits, None, small]}),
+        chance.randrange(-(2**63), 2**63),
+        chance.randrange(-(2**15), 2**15),
+        odd,
+        chance.randbytes(8).hex(),
+        array([chance.randrange(-(2**63), 2**63) for _ in few], chance),
+        array(["".join(chance.choices(SOME_TEXT, k=chance.randrange(6))) for _ in few], chance),
+        array(
+            [f"{chance.randrange(-(10**9), 10**9)}e-{chance.randrange(12)}" for _ in few], chance
+        ),
+        array([chance.choice("tf") for _ in few], chance),
+        array([uuid.UUID(bytes=chance.randbytes(16)) for _ in few], chance),
+    ]
+    return [None if chance.random() < 0.1 else value for value in row]
+
+
+@pytest.mark.parametrize("seed", range(tries(4, quick=1)))
+def test_drawn_values_are_the_same_in_both_formats(any_captured: Captured, seed: int) -> None:
+    captured, chance = any_captured, random.Random(seed)
+    declared = ", ".join(f"{name} {type_}" for name, type_ in DRAWN.items())
+    captured.begin(f"create table things (id serial primary key, {declared})")
+    places = ", ".join(
+        f"%s::text::{type_}" if type_ != "bytea" else "%s" for type_ in DRAWN.values()
+    )
+    insert = f"insert into things ({', '.join(DRAWN)}) values ({places})"
+    with captured.database.sql.cursor() as cursor:
+        cursor.executemany(insert, [drawn(chance) for _ in range(1_000)])
+    with capture_logs() as of_text:
+        texts = chunks(captured, binary=False)
+    with capture_logs() as of_values:
+        values = chunks(captured, binary=True)
+    assert len(rows(texts)) == 1_000
+    assert rows(values) == rows(texts)
+    assert of_values == of_text  # what was replaced
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["(1, 'infinity', null, null)", "(1, null, '0044-03-15 BC', null)", "(1, null, null, 'NaN')"],
+)
+def test_extremes_are_refused_in_the_same_words(captured: Captured, row: str) -> None:
+    captured.begin(
+        "create table things (id int primary key, d date, t timestamptz, n numeric(5, 2))"
+    )
+    captured.run(f"insert into things values {row}")
+    extremes = Extremes(dates="error", numbers="error")
+    one, other = (
+        [fault.error.what for fault in faults(chunks(captured, binary=binary, extremes=extremes))]
+        for binary in (False, True)
+    )
+    assert one == other != []
