@@ -454,6 +454,10 @@ class NotLogged(TableError):
     """Changes of the table, or of a partition of it, are not in the log of the source."""
 
 
+class PublishedOtherwise(TableError):
+    """A publication carries other rows or columns of the table than the project selects."""
+
+
 class UnsupportedTable(TableError):
     """The table needs a feature that this release does not support."""
 

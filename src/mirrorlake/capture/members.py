@@ -29,6 +29,7 @@ from mirrorlake.errors import (
     NotLogged,
     NotSelected,
     PrerequisiteMissing,
+    PublishedOtherwise,
     SelectionChanged,
     SourceUnavailable,
     TableAltered,
@@ -376,7 +377,7 @@ def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
         records.forget(name)  # nothing of it is lost: it never began
 
 
-_ABOUT_TABLE = {UnsupportedColumn.code, NotLogged.code}
+_ABOUT_TABLE = {UnsupportedColumn.code, NotLogged.code, PublishedOtherwise.code}
 """Why a table was not captured that can be: it has changed since."""
 
 

@@ -54,7 +54,11 @@ from mirrorlake.sources.postgresql.publishing import event_trigger, publication,
 from mirrorlake.sources.postgresql.reading.by_key import read_rows
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import TableLook
-from mirrorlake.sources.postgresql.recognition.recognition import Recognition, captures
+from mirrorlake.sources.postgresql.recognition.recognition import (
+    Recognition,
+    captures,
+    condition_of,
+)
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.replication.awaited import awaited, open_transactions
@@ -473,7 +477,7 @@ def _with_refused(
 ) -> list[SourceTable]:
     """The tables, with why those cannot be captured that are not fit for it as they are."""
     return [
-        replace(table, refused=look.refused(table.table, captures(table)))
+        replace(table, refused=look.refused(table.table, captures(table), condition_of(table)))
         if table.refused is None and (look := looks.get(int(table.identity)))
         else table
         for table in tables

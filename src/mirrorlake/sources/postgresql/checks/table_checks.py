@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from psycopg import sql
 
-from mirrorlake.errors import NotLogged, printable
+from mirrorlake.errors import NotLogged, PublishedOtherwise, printable
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql.catalog import CatalogTable
@@ -159,7 +159,8 @@ def changed(
 def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
     name = table.table
     if table.refused:
-        check = "logged" if isinstance(table.refused, NotLogged) else "columns"
+        named = {NotLogged: "logged", PublishedOtherwise: "published"}
+        check = named.get(type(table.refused), "columns")
         yield CheckResult(check, _ERROR, table.refused.what, table.refused.hint, name)
     if catalog.generated:
         yield CheckResult(

@@ -14,7 +14,8 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection, translated
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
-from mirrorlake.sources.postgresql.publishing import generated_columns, publication
+from mirrorlake.sources.postgresql.publishing import generated_columns, left_out, publication
+from mirrorlake.sources.postgresql.publishing.left_out import LeftOut
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import bounds_of
@@ -24,23 +25,23 @@ from mirrorlake.sources.table import SourceTable
 
 # Of a column list only what is in it is published. Before version 15 there is none, and no schema.
 _MEMBERS = """
-select r.prrelid, 'table ' || r.oid, p.oid, p.xmin, p.pubname, {columns}
+select r.prrelid, 'table ' || r.oid, p.oid, p.xmin, p.pubname, {columns}, {filtered}
 from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
 where p.pubname = any(%(names)s)
 union all
-select c.oid, 'all tables of ' || p.oid, p.oid, p.xmin, p.pubname, null
+select c.oid, 'all tables of ' || p.oid, p.oid, p.xmin, p.pubname, null, false
 from pg_publication p, pg_class c where p.puballtables and p.pubname = any(%(names)s)
 {schemas}
 """
 _SCHEMAS = """
 union all
-select c.oid, 'schema ' || s.oid, p.oid, p.xmin, p.pubname, null
+select c.oid, 'schema ' || s.oid, p.oid, p.xmin, p.pubname, null, false
 from pg_publication p join pg_publication_namespace s on s.pnpubid = p.oid
 join pg_class c on c.relnamespace = s.pnnspid where p.pubname = any(%(names)s)
 """
 
 _TABLES = """
-with member(oid, name, number, written, publication, columns) as ({members})
+with member(oid, name, number, written, publication, columns, filtered) as ({members})
 select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
        array(select distinct m.name from member m where m.oid = c.oid),
        array(select distinct array[m.number::bigint, m.written::text::bigint]
@@ -51,7 +52,8 @@ select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
            and o.columns is null)),
        array(select array[a.attname::text, a.xmin::text] from pg_attribute a
              where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped),
-       {generated}, c.xmin::text::bigint, c.relispartition, n.nspname, c.relname
+       {generated}, {filtered}, w.publication, c.xmin::text::bigint, c.relispartition,
+       n.nspname, c.relname
 from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
 join pg_catalog.pg_class c on c.oid = w.oid join pg_namespace n on n.oid = c.relnamespace
 """
@@ -145,9 +147,14 @@ class CatalogLook:
             has_schemas = version >= _WITH_SCHEMAS
             members = _MEMBERS.format(
                 columns="r.prattrs::int2[]" if has_schemas else "null::int2[]",
+                filtered="r.prqual is not null" if has_schemas else "false",
                 schemas=_SCHEMAS if has_schemas else "",
             )
-            query = _TABLES.format(members=members, generated=generated_columns.published(version))
+            query = _TABLES.format(
+                members=members,
+                generated=generated_columns.published(version),
+                filtered=left_out.IS_FILTERED,
+            )
             found = connection.execute(query, values).fetchall()
             attributes = connection.execute(_ATTRIBUTES, values).fetchall()
             leaves = connection.execute(_LEAVES, values).fetchall()
@@ -189,11 +196,20 @@ class CatalogLook:
                     for column, by in (generated if version >= generated_columns.SINCE else ())
                 },
                 generated_published=tuple(map(tuple, sent)),
+                left_out=LeftOut(
+                    by_name,
+                    is_filtered,
+                    tuple(
+                        column.name
+                        for column in columns.get(oid, [])
+                        if listed is not None and column.name and column.number not in listed
+                    ),
+                ),
                 changed=changed,
                 is_partition=is_partition,
             )
             for oid, last, node, is_split, published, by, listed, *more in found
-            for generated, sent, changed, is_partition, *name in [more]
+            for generated, sent, is_filtered, by_name, changed, is_partition, *name in [more]
         }
 
     def await_visible(self, transactions: Collection[int]) -> None:

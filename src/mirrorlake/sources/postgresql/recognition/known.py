@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Self
 
-from mirrorlake.errors import BadValue, TableError, UnsupportedColumn
+from mirrorlake.errors import BadValue, PublishedOtherwise, TableError, UnsupportedColumn
 from mirrorlake.model.keys import ColumnBounds
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.foreign_text import ForeignText
-from mirrorlake.sources.postgresql.publishing import generated_columns
+from mirrorlake.sources.postgresql.publishing import generated_columns, left_out
+from mirrorlake.sources.postgresql.publishing.left_out import LeftOut
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity
 
 REWRITTEN = -1
@@ -157,9 +158,10 @@ class TableLook:
     oid, None for a table that is not partitioned; links: as in `Known`; identity: what identifies
     its rows; is_listed: only some columns are published, of which nothing locks the list; name:
     None where it was not looked for; generated: the transaction that wrote each generated column;
-    generated_published: as of `generated_columns.published`; publications: as in `Known`, none
-    where they were not looked for; changed: the transaction that wrote what the catalog has of the
-    table itself, 0 where that was not looked for; is_partition: it is one of another table."""
+    generated_published: as of `generated_columns.published`; left_out: by its publication;
+    publications: as in `Known`, none where they were not looked for; changed: the transaction that
+    wrote what the catalog has of the table itself, 0 where that was not looked for; is_partition:
+    it is one of another table."""
 
     at: Lsn
     last: int
@@ -173,6 +175,7 @@ class TableLook:
     name: TableId | None = None
     generated: Mapping[str, int] = field(default_factory=dict)
     generated_published: tuple[tuple[str, ...], ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
     publications: Mapping[int, int] = field(default_factory=dict)
     changed: int = 0
     is_partition: bool = False
@@ -214,11 +217,16 @@ class TableLook:
         leaves = self.leaves or {}
         return {oid: leaf.bounds for oid, leaf in leaves.items() if leaf.bounds is not None}
 
-    def refused(self, table: TableId, selected: Callable[[str], bool]) -> TableError | None:
+    def refused(
+        self, table: TableId, selected: Callable[[str], bool], condition: str | None = None
+    ) -> TableError | None:
         """Why the table cannot be captured as it is. selected: whether a column of this name is
-        captured."""
+        captured; condition: by which the project selects rows."""
         if found := generated_columns.refusal(table, self.generated_published):
             return UnsupportedColumn(found[0], table=str(table), hint=found[1])
+        there, chosen = self.name or table, [*filter(selected, self.left_out.columns)]
+        if found := left_out.refusal(table, there, self.left_out, chosen, condition):
+            return PublishedOtherwise(found[0], table=str(table), hint=found[1])
         for what, remedy in self._foreign(selected):
             return BadValue(
                 f"{what} is not UTF-8",

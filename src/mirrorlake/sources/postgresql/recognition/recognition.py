@@ -352,7 +352,7 @@ class Recognition:
             self._noted.add(oid)
 
     def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
-        if refused := look.refused(table.table, captures(table)):
+        if refused := look.refused(table.table, captures(table), condition_of(table)):
             raise refused
         if (missed := _missed(table, known, look)) and self.catalog.loses_additions():
             raise _altered(table, missed)
@@ -493,6 +493,12 @@ def captures(table: SourceTable) -> Captures:
     """Which of its columns are captured."""
     chosen = table.selection.get("columns")
     return lambda name: chosen is None or matches(name, chosen)
+
+
+def condition_of(table: SourceTable) -> str | None:
+    """By which the project selects rows of it."""
+    condition: str | None = table.selection.get("rows")
+    return condition
 
 
 def _is_alike(
