@@ -176,3 +176,22 @@ def test_a_backfill_that_somebody_requests_ends_the_difference(pears: EvolvingDa
     assert (noted(pears).differs, noted(pears).since) == (False, "")
     pears.apply()
     pears.check("pears")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("identity", ["default", "full"])
+@pytest.mark.parametrize("first", ["", "a int", "g int generated always as (1) stored"])
+def test_rows_are_mirrored_as_soon_as_there_is_a_column(
+    evolving: EvolvingDatabase, first: str, identity: str
+) -> None:
+    """Of a table that had none, or whose last one was dropped, no row was. All are read then."""
+    row = "insert into pears default values"
+    evolving.begin(
+        f"create table pears ({first}); alter table pears replica identity {identity}", row
+    )
+    evolving.run(row, "alter table pears drop a" if first == "a int" else "select", row)
+    evolving.capture()
+    evolving.run(row, "alter table pears add b int default 7", row)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears", columns="b")

@@ -177,8 +177,7 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             _WARNING,
             "the table has no column that is mirrored, so that nothing of its rows is, whatever "
             "its replica identity",
-            "Exclude it in source.tables, or add a column: with a primary key or replica identity "
-            "full the table is then read again.",
+            "Exclude it in source.tables, or add a column: the table is then read again.",
             name,
         )
     elif table.append_only:

@@ -27,6 +27,10 @@ _UNIDENTIFIED = (
     SchemaChangeKind.COLUMN_ADDED,
     "its columns were changed several times before capture could see how",
 )
+_WITHOUT_COLUMNS = (
+    SchemaChangeKind.COLUMN_ADDED,
+    "it had no columns that are mirrored, and so none of its rows was",
+)
 _UNLOGGED = "the log does not contain the values of older rows"
 
 
@@ -224,6 +228,8 @@ def _change(
     for number, name in now.columns.items():
         if captures(name):
             found.stands(number, name) if number in known.columns else found.comes(number, name)
+    if found.changes and not any(map(captures, known.columns.values())):
+        found.differs[""] = _WITHOUT_COLUMNS
     for number, name in known.columns.items():
         if number not in now.columns and captures(name):
             found.changes.append((SchemaChangeKind.COLUMN_DROPPED, f"column {name} was dropped"))
