@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-# The tests flush thousands of small files, for which a disk is waited for most of the time: in memory
-# where 6 GiB are free there, of which a run takes less than one.
+# The tests flush thousands of small files and make hundreds of databases, for which a disk is waited
+# for most of the time: in memory where 6 GiB are free there, of which a run takes less than one.
 ifneq ($(shell df -k --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 6 * 1024 * 1024'),)
 export PYTEST_DEBUG_TEMPROOT := /dev/shm
 endif
