@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -38,7 +38,7 @@ from tests.apply.events.drawn_files import PLACES, Kinds, as_event, as_written, 
 from tests.apply.events.repeating import Repeating
 from tests.doubles.memory_store import Crash
 from tests.mirror.event_order import drawn
-from tests.mirror.event_order.model import Event, table_of
+from tests.mirror.event_order.model import Event, place, table_of
 
 CASES = 25
 """Of a run."""
@@ -49,14 +49,14 @@ value."""
 MINUTES = ("", "2026/11/20/10/05", "2026/11/21/23/59", "2026/11/23/12/00")
 FOLDERS = ("one", "other")
 FORMS = ("jsonl", "jsonl.gz", "avro")
+OF_COLUMNS = [CrashPoint.COLUMNS_WRITTEN, CrashPoint.COLUMNS_ALTERED]
 POINTS = [
     CrashPoint.KEYS_WRITTEN,
     CrashPoint.EVENTS_COMMITTED,
     CrashPoint.EVENT_FILES_RECORDED,
     CrashPoint.FILES_COMPACTED,
     CrashPoint.COMPACTION_COMMITTED,
-    CrashPoint.COLUMNS_WRITTEN,
-    CrashPoint.COLUMNS_ALTERED,
+    *OF_COLUMNS,
 ]
 """All that a consumer passes."""
 OF_KEYS = [types.INTEGER, types.LONG, types.decimal(12, 0)]
@@ -68,6 +68,7 @@ OF_FLOATS = [types.INTEGER, types.FLOAT, types.DOUBLE]
 OF_LAYOUTS, LARGE = 5, 2**33
 DEATHS = 6
 """Of processes of a run."""
+Row = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,27 @@ class Death:
 
 @dataclass(frozen=True)
 class Run:
-    """layout: the seed of what else may vary: files and their types, sizes of parts, settings."""
+    """layout: the seed of what else may vary: files and their types, sizes of parts, settings.
+    keeps_all: whether the tables keep every event; otherwise the last row of each key."""
 
     source: str
     cases: Sequence[Case]
     deaths: Sequence[Death]
     layout: int
+    keeps_all: bool = False
 
     @property
     def has_floats(self) -> bool:
         return not self.layout % OF_LAYOUTS
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """That of the events."""
+        return () if self.keeps_all and self.layout // OF_LAYOUTS % 3 else ("id",)
+
+    @property
+    def is_append(self) -> bool:
+        return self.keeps_all and self.layout // OF_LAYOUTS % 3 != 1
 
 
 @dataclass
@@ -114,9 +126,9 @@ class Seen:
 
 
 @st.composite
-def runs(draw: st.DrawFn, source: str) -> Run:
+def runs(draw: st.DrawFn, source: str, *, keeps_all: bool = False) -> Run:
     alone = draw(st.integers(1, CASES - 1))
-    is_emptied = draw(st.integers(0, 3)) == 3
+    is_emptied = draw(st.integers(0, 3)) == 3 and not keeps_all
     layout = draw(st.integers(0, 2**16))
     cases = [
         draw(_cases(source, number, TABLES[number >= alone], truncates=is_emptied and not number))
@@ -124,10 +136,14 @@ def runs(draw: st.DrawFn, source: str) -> Run:
     ]
     if layout % OF_LAYOUTS:
         cases = [_with_large_values(case) for case in cases]
+    if keeps_all:
+        cases = [_with_own_uuids(case) for case in cases]
     fails = st.integers(0, 3).map(lambda one: one == 3)
     death = st.builds(Death, st.sampled_from(POINTS), st.integers(1, 2), fails)
     deaths = draw(st.lists(death, min_size=DEATHS, max_size=DEATHS))
-    return Run(source, cases, deaths, layout)
+    if layout % 2:  # columns get most of their types in the first files
+        deaths.sort(key=lambda one: one.point not in OF_COLUMNS)
+    return Run(source, cases, deaths, layout, keeps_all)
 
 
 @st.composite
@@ -156,10 +172,25 @@ def _own(event: Event, number: int) -> Event:
 
 def _with_large_values(case: Case) -> Case:
     """The case with a number of more than 32 bits in the place of the largest one."""
-    own = {
-        id(event): event if event["payload"] < LARGEST else event | {"payload": LARGE + LARGEST}
-        for event in case.events
-    }
+    return _changed(
+        case,
+        (
+            {"payload": LARGE + LARGEST} if event["payload"] >= LARGEST else {}
+            for event in case.events
+        ),
+    )
+
+
+def _with_own_uuids(case: Case) -> Case:
+    """The case with a uuid in each event that no other one has; one in four has none."""
+    own = (f"u{case.number}-{n}" if n % 4 else None for n in range(len(case.events)))
+    return _changed(case, ({"uuid": uuid} for uuid in own))
+
+
+def _changed(case: Case, changes: Iterable[Event]) -> Case:
+    """The case with other fields of its events."""
+    both = zip(case.events, changes, strict=True)
+    own = {id(event): event | changed for event, changed in both}
     batches = [[own[id(event)] for event in batch] for batch in case.batches]
     return replace(case, events=[*own.values()], batches=batches)
 
@@ -173,9 +204,11 @@ def _is_large(event: Mapping[str, Any]) -> bool:
     return any((value or 0) >= LARGE for value in event["payload"].values())
 
 
-def expected(run: Run, table: str) -> dict[int, int]:
+def expected(run: Run, table: str) -> Counter[Row]:
     """The rows that all events together make. A truncation is a deletion of each key, of no
     transaction."""
+    if run.keeps_all:
+        return _every_event(run, table)
     cases = [case for case in run.cases if case.table == table]
     keys = [_key(case.number, key) for case in cases for key in KEYS]
     found: list[Event] = []
@@ -184,7 +217,19 @@ def expected(run: Run, table: str) -> dict[int, int]:
             found += [event | {"key": key, "tx_id": None, "row_id": None} for key in keys]
         else:
             found.append(event)
-    return table_of(run.source, found)
+    return Counter(table_of(run.source, found).items())
+
+
+def _every_event(run: Run, table: str) -> Counter[Row]:
+    """A row of each event. Those with one uuid are one, and those without any that have one place,
+    time and content."""
+    found: dict[object, Row] = {}
+    for event in (one for case in run.cases if case.table == table for one in case.events):
+        row = (event["key"], event["payload"])
+        at = None if event["backfill"] else place(run.source, event)
+        unnamed = (event["backfill"], at, event["source_timestamp"], event["deletion"], row)
+        found[event["uuid"] or unnamed] = row
+    return Counter(found.values())
 
 
 @contextmanager
@@ -219,9 +264,13 @@ def play(run: Run, seen: Seen) -> None:
         assert FileJournals(LocalStore(bucket.root)).read().dead == []
         for table in TABLES:
             rows = bucket.rows(f"shop/{table}")
-            assert len(rows) == len({row["id"] for row in rows})
-            assert {int(row["id"]): row["v"] for row in rows} == expected(run, table)
+            found = Counter((_whole(row["id"]), _whole(row["v"])) for row in rows)
+            assert found == expected(run, table)
             player.check_types(table)
+
+
+def _whole(number: Any) -> int | None:
+    return None if number is None else int(number)
 
 
 class _Player:
@@ -235,7 +284,9 @@ class _Player:
         self._has_json = set[str]()  # the tables
         random = self._random("settings")
         flags = {name: random.random() < 0.25 for name in ("metadata_columns", "keeps_changes")}
-        bucket.settings = drawn_files.settings(run.source, bucket.folder, **flags)
+        bucket.settings = drawn_files.settings(
+            run.source, bucket.folder, is_append=run.is_append, **flags
+        )
         if random.random() < 0.25:
             bucket.runner = Repeating(random)
 
@@ -263,7 +314,8 @@ class _Player:
             of_case = self._random(step, case.number)
             for event in case.batches[step] if step < len(case.batches) else ():
                 self._waiting.add(repr(case))
-                of_case.choice(files).append(as_event(source, event, table=case.table))
+                of_event = as_event(source, event, self._run.key, case.table)
+                of_case.choice(files).append(of_event)
         written = []
         for events in filter(None, files):
             for form, kinds, some in self._typed(random, events):
