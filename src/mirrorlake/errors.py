@@ -9,7 +9,8 @@
     ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
     │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
     │   ├── SourceUnavailable the database does not answer, its slot is in use (SlotInUse),
-    │   │                     or a table was rewritten while it was loaded (RowsMoved)
+    │   │                     or a table was altered or rewritten while it was loaded
+    │   │                     (AlteredWhileLoaded, RowsMoved)
     │   └── StorageUnavailable  the disk is full, or permissions are missing
     ├── OperatorError         a person: nothing is retried before (exit code 1)
     │   ├── SourceGap         changes between the source and the landing zone are lost
@@ -115,6 +116,14 @@ class SourceUnavailable(Unavailable):
 
 class SlotInUse(SourceUnavailable):
     """Another connection still reads the replication slot."""
+
+
+LOADED_LATER = "It is loaded from another snapshot; run the command again if it has ended."
+
+
+class AlteredWhileLoaded(SourceUnavailable):
+    """A table was altered while it was loaded: it is loaded from another snapshot. where: its
+    name."""
 
 
 class RowsMoved(SourceUnavailable):

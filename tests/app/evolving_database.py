@@ -113,10 +113,12 @@ class EvolvingDatabase:
             yield capture
 
     @contextmanager
-    def running(self, watch_seconds: float = 0.1) -> Iterator[Capture]:
+    def running(
+        self, watch_seconds: float = 0.1, dying: CrashHook | None = None
+    ) -> Iterator[Capture]:
         """Capture runs in a thread until the block ends."""
         stop = threading.Event()
-        with closing(self.new_capture(stop=stop, watch_seconds=watch_seconds)) as capture:
+        with closing(self.new_capture(dying, stop, watch_seconds)) as capture:
             thread = threading.Thread(target=capture.run)
             thread.start()
             try:

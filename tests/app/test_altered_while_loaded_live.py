@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 
 import pytest
 
-from mirrorlake.errors import SourceUnavailable
+from mirrorlake import root
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.watch import joining
+from mirrorlake.errors import AlteredWhileLoaded
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conformance.scene import until
 from tests.conftest import Database
 from tests.profiles import some
 
@@ -94,10 +97,71 @@ def test_a_table_that_is_altered_while_it_is_loaded_is_loaded(
 ) -> None:
     evolving = apples(database, store)
     meanwhile = Meanwhile(evolving, point, (*before, ALTERED[alter], *AFTER))
-    with suppress(SourceUnavailable):  # the load is restarted
-        evolving.capture(meanwhile)
+    evolving.capture(meanwhile)
     assert meanwhile.is_done
+    evolving.apply()
+    evolving.check("apples")
     evolving.run("update apples set id = -3 where id = 3")
     evolving.capture()
     evolving.apply()
     evolving.check("apples")
+
+
+@dataclass
+class Always:
+    """Somebody alters the table whenever its load has begun, until it is told to end."""
+
+    evolving: EvolvingDatabase
+    count: int = 0
+    has_ended: bool = False
+
+    def __call__(self, point: CrashPoint) -> None:
+        if point in {CrashPoint.ESTABLISHED, CrashPoint.LOAD_STAGED} and not self.has_ended:
+            former = f"note{self.count or ''}"
+            self.count += 1
+            self.evolving.run(f"alter table apples rename {former} to note{self.count}")
+
+
+def is_landed(evolving: EvolvingDatabase, table: str) -> bool:
+    folder = evolving.store.list(f"{root.LANDING}/public.schema/{table}")
+    return any(file.name.startswith("0") for file in folder.files)
+
+
+@pytest.mark.full
+def test_a_table_that_is_altered_all_the_time_ends_a_run_after_the_others(
+    database: Database, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "MOST_ATTEMPTS", 3)
+    evolving = apples(database, store)
+    evolving.part_bytes = 8192
+    with pytest.raises(AlteredWhileLoaded):
+        evolving.capture(Always(evolving))
+    evolving.run("insert into log values (1)")
+    assert is_landed(evolving, "log")
+    assert not is_landed(evolving, "apples")
+    assert not Records(store, root.LANDING).stopped()
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.check("log")
+
+
+@pytest.mark.full
+def test_others_go_on_while_a_table_is_altered_all_the_time(
+    database: Database, store: LocalStore
+) -> None:
+    evolving = apples(database, store)
+    evolving.part_bytes = 8192
+    always = Always(evolving)
+    with evolving.running(dying=always):
+        until(lambda: is_landed(evolving, "log"))
+        evolving.run("insert into log values (1)")
+        until(lambda: evolving.apply() or evolving.mirrored("log"))
+        until(lambda: always.count > 2)
+        assert not is_landed(evolving, "apples")
+        always.has_ended = True
+        until(lambda: is_landed(evolving, "apples"))
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.check("log")

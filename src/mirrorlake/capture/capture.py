@@ -23,12 +23,12 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.capture.watch import append_only, without_effect
 from mirrorlake.capture.watch.ignored import DroppedTables
-from mirrorlake.capture.watch.joining import Joining
+from mirrorlake.capture.watch.joining import AlteredTables, Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.capture.watch.table_watch import TableWatch
-from mirrorlake.errors import SlotInUse, SourceUnavailable, TableError
+from mirrorlake.errors import AlteredWhileLoaded, SlotInUse, SourceUnavailable, TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -91,6 +91,7 @@ class Capture:
         self.loop: CaptureLoop | None = None
         self._dropped = DroppedTables(source, records, sinks, clock, settings.ignores)
         self._joining = Joining(source, clock, self._outages.awaits)
+        self._altered = AlteredTables(clock)
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, self._lost)
         self._backfills = Backfills(
@@ -152,7 +153,11 @@ class Capture:
         if self.loop is None:  # it was stopped before it was open
             return
         self._catch_up()
-        if not self._stop.is_set() and self._replaced(self._source.discover()):
+        while not self._stop.is_set():
+            pause = self._altered.next()
+            if pause is None and not self._replaced(self._source.discover()):
+                break
+            self._rest(pause or 0.0)
             self._disconnect()
             self._reopen()  # loads them
             self._catch_up()
@@ -184,12 +189,13 @@ class Capture:
             try:
                 if self.loop is None:
                     self._reopen()
+                    continue
                 if self.step(self._guard.read_seconds):
                     self._guard.moved()
                 self._outages.resumed()
                 if self._guard.finds_rejected():
                     self._check_source(self._source.discover())
-                if self._guard.is_watch_due() or self._joining.is_due():
+                if self._guard.is_watch_due() or self._joining.is_due() or self._altered.is_due():
                     self._watch()
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
@@ -306,7 +312,9 @@ class Capture:
         records, sinks, ignored = self._records, self._sinks, self._settings.ignores
         self._dropped.look(selected)
         admitted = members.admitted(selected, records, sinks, ignored, self._clock)
-        return members.captured(admitted, records, sinks)
+        captured = members.captured(admitted, records, sinks)
+        self._altered.keep([table.table for table in captured])
+        return [table for table in captured if not self._altered.waits(table.table)]
 
     def _replaced(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         """Tables that were created again since they were loaded, and are loaded again."""
@@ -350,13 +358,7 @@ class Capture:
                     if isinstance(outcome, TableError):
                         members.stop(self._records, outcome)
                         continue
-                    log.info(
-                        TABLE_LOADED,
-                        table=str(outcome.table),
-                        rows=outcome.rows,
-                        files=outcome.files,
-                        position=str(outcome.point),
-                    )
+                    log.info(TABLE_LOADED, **outcome.facts())
                     self._lease.check()
 
     def _while_loading(self) -> None:
@@ -471,6 +473,19 @@ class Capture:
         return None if found is None else self._backfills.landed(found)
 
     def _reopen(self) -> None:
+        """Open the stream. A table that is altered while it is loaded is loaded later."""
+        while self.loop is None and not self._stop.is_set():
+            try:
+                self._open_stream()
+            except AlteredWhileLoaded as error:
+                mine = [table for table in self._tables if str(table.table) == error.where]
+                # What one of the sinks has of a table already would miss its changes.
+                if not mine or any(not sink.missing(mine) for sink in self._sinks):
+                    raise
+                self._altered.put_off(error)
+                self._disconnect()
+
+    def _open_stream(self) -> None:
         """Find or make the place in the log, load what is missing, and stream."""
         is_first = not self._tables
         identity, record = self._answered(), self._records.stream()
@@ -498,6 +513,7 @@ class Capture:
         if not record.is_complete:
             record = self._made(record, identity)
         self._connect(record)
+        self._altered.loaded([table.table for table in self._tables])
         self._joining.opened()
         self._check_source(self._source.discover())
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))

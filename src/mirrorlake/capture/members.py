@@ -26,12 +26,13 @@ from mirrorlake.capture.record import Admission, Records
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (
+    LOADED_LATER,
+    AlteredWhileLoaded,
     NotLogged,
     NotSelected,
     PrerequisiteMissing,
     PublishedOtherwise,
     SelectionChanged,
-    SourceUnavailable,
     TableAltered,
     TableError,
     TableRecreated,
@@ -275,14 +276,15 @@ def renamed(
 
 def check_unaltered(before: Sequence[SourceTable], after: Sequence[SourceTable]) -> None:
     """Check that tables are the same before and after a snapshot was taken: of one that is not,
-    nobody knows whether the snapshot has it as it was or as it is. Raises SourceUnavailable."""
+    nobody knows whether the snapshot has it as it was or as it is. Raises AlteredWhileLoaded."""
     now = {table.table: table for table in after}
     for table in before:
         found = now.get(table.table, table)
         if found.identity == table.identity and _described(found) != _described(table):
-            raise SourceUnavailable(
-                f"{table.table} was altered while a snapshot was taken",
-                hint="The load is restarted.",
+            raise AlteredWhileLoaded(
+                "the table was altered while a snapshot was taken",
+                where=str(table.table),
+                hint=LOADED_LATER,
             )
 
 

@@ -48,6 +48,16 @@ class Loaded:
     files: int
     point: LogPoint
 
+    def facts(self) -> dict[str, str | int]:
+        """As it is logged."""
+        position = str(self.point)
+        return {
+            "table": str(self.table),
+            "rows": self.rows,
+            "files": self.files,
+            "position": position,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:

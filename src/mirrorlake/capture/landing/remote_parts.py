@@ -13,6 +13,7 @@ from mirrorlake.capture.landing.load_tasks import (
     TableTasks,
 )
 from mirrorlake.errors import (
+    AlteredWhileLoaded,
     PrerequisiteMissing,
     SourceUnavailable,
     SparkUnavailable,
@@ -105,6 +106,9 @@ class RemoteParts:
             case PartFailure.TABLE:
                 kind = _table_errors().get(answer.code, TableError)
                 return kind(answer.what, table=self._tables[number], hint=answer.hint)
+            case PartFailure.READING if answer.code == AlteredWhileLoaded.code:
+                where = self._tables[number]
+                return AlteredWhileLoaded(answer.what, where=where, hint=answer.hint)
             case PartFailure.READING:
                 return SourceUnavailable(answer.what, hint=answer.hint)
             case PartFailure.UNREACHABLE:

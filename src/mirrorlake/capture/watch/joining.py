@@ -9,17 +9,23 @@ of the time for which they have waited, and the stream is open for nine times as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
-from mirrorlake.errors import SourceUnavailable
+from mirrorlake.errors import AlteredWhileLoaded, SourceUnavailable
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import AwaitedTransaction, Snapshot, Source
 
 log = structlog.get_logger()
 
 SNAPSHOT_FAILED = "joining_snapshot_failed"
+LOAD_PUT_OFF = "table_loaded_later"
+
+LONGEST_PAUSE = 300.0
+MOST_ATTEMPTS = 5
+"""To load a table that is altered each time, where a process is to come to an end."""
 
 LEAST_SECONDS = 2.0
 """For which a snapshot may be waited for in any case. Most transactions are shorter."""
@@ -117,3 +123,46 @@ class Joining:
             self._since = self._before = self._closed = None
             self._next_attempt = 0.0
             self._awaited(None)
+
+
+class AlteredTables:
+    """Tables that were altered while they were loaded. Each is loaded later, after pauses that grow
+    twofold up to `LONGEST_PAUSE`, beside the changes of the others."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failed: dict[TableId, tuple[int, float, AlteredWhileLoaded]] = {}
+
+    def put_off(self, error: AlteredWhileLoaded) -> None:
+        """A table was altered, whose load has left nothing that is published."""
+        table = TableId.parse(error.where)
+        attempts = self._failed[table][0] + 1 if table in self._failed else 1
+        pause = min(2.0 ** (attempts - 1), LONGEST_PAUSE)
+        self._failed[table] = attempts, self._clock.monotonic() + pause, error
+        log.warning(LOAD_PUT_OFF, table=error.where, reason=error.what, seconds=pause)
+
+    def waits(self, table: TableId) -> bool:
+        """Whether the table is not to be loaded yet."""
+        _attempts, due, _error = self._failed.get(table, (0, 0.0, None))
+        return self._clock.monotonic() < due
+
+    def is_due(self) -> bool:
+        """Whether one of them is to be loaded."""
+        return any(not self.waits(table) for table in self._failed)
+
+    def next(self) -> float | None:
+        """The seconds until one of them is to be loaded; None where there is none. Raises
+        AlteredWhileLoaded where that was tried often enough."""
+        for attempts, _due, error in self._failed.values():
+            if attempts >= MOST_ATTEMPTS:
+                raise error
+        dues = [due - self._clock.monotonic() for _attempts, due, _error in self._failed.values()]
+        return max(min(dues), 0.0) if dues else None
+
+    def keep(self, tables: Collection[TableId]) -> None:
+        """The others are not there any more."""
+        self._failed = {table: one for table, one in self._failed.items() if table in tables}
+
+    def loaded(self, tables: Collection[TableId]) -> None:
+        """These are loaded."""
+        self._failed = {table: one for table, one in self._failed.items() if table not in tables}

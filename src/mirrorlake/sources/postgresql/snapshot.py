@@ -20,6 +20,8 @@ from psycopg import conninfo, sql
 from psycopg.pq import TransactionStatus
 
 from mirrorlake.errors import (
+    LOADED_LATER,
+    AlteredWhileLoaded,
     SourceUnavailable,
     TableError,
 )
@@ -180,6 +182,13 @@ class PostgresSnapshot:
                 f"the table cannot be read: {_first_line(error)}",
                 table=str(table.table),
                 hint="`mirrorlake check` names the missing privilege.",
+            ) from error
+        except psycopg.ProgrammingError as error:  # a column is gone, or has another type
+            self._restore(connection)
+            raise AlteredWhileLoaded(
+                f"reading the table failed: {_first_line(error)}",
+                where=str(table.table),
+                hint=LOADED_LATER,
             ) from error
         except psycopg.Error as error:
             self._restore(connection)

@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg import sql
 
-from mirrorlake.errors import RowsMoved, SourceUnavailable
+from mirrorlake.errors import LOADED_LATER, AlteredWhileLoaded, RowsMoved
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.reading import lock_waits
 from mirrorlake.sources.postgresql.reading.copied_rows import CopiedColumn, tid_text
@@ -142,7 +142,7 @@ def lock(
     were known before are used.
 
     Raises psycopg.errors.LockNotAvailable; RowsMoved when its ranges have to be listed again;
-    SourceUnavailable when another snapshot can be read.
+    AlteredWhileLoaded when another snapshot can be read.
     """
     pages: HeapRange = part.range
     heap = pages.heap
@@ -156,18 +156,19 @@ def lock(
     numbers = {name: described.ftablecol(index) for index, name in enumerate(names)}
     is_another = names and described.ftable(0) != heap.oid
     if is_another or any(heap.columns.get(name) != number for name, number in numbers.items()):
-        raise SourceUnavailable(
-            f"{part.table.table}, or a column or partition of it, was renamed or replaced while it "
-            "was loaded",
-            hint="Another snapshot is taken.",
+        raise AlteredWhileLoaded(
+            "the table, a column or a partition was renamed or replaced while it was loaded",
+            where=str(part.table.table),
+            hint=LOADED_LATER,
         )
     ((file,),) = connection.execute(
         "select pg_relation_filenode(%s::oid)::bigint", [heap.oid]
     ).fetchall()
     if file != heap.seen and (_is_altered(heap, connect) or _hides_rows(heap, connection)):
-        raise SourceUnavailable(
-            f"{part.table.table} was altered or filled anew while it was loaded",
-            hint="Another snapshot is taken.",
+        raise AlteredWhileLoaded(
+            "the table was altered or filled anew while it was loaded",
+            where=str(part.table.table),
+            hint=LOADED_LATER,
         )
     is_anywhere = pages.is_whole and not by_ctid
     if not is_anywhere and file != heap.file:
