@@ -262,3 +262,16 @@ def test_extremes_are_refused_in_the_same_words(captured: Captured, row: str) ->
         for binary in (False, True)
     )
     assert one == other != []
+
+
+@pytest.mark.parametrize("key", ["'[0:1]={1,2}'", "'[1:2][5:6]={{1,2},{3,null}}'"])
+def test_bounds_of_arrays_in_a_key_are_refused_in_the_same_words(
+    captured: Captured, key: str
+) -> None:
+    captured.begin("create table things (v int[] primary key)")
+    captured.run(f"insert into things values ('{{}}'), ('{{{{1,2}},{{3,4}}}}'), ({key})")
+    one, other = (
+        [fault.error.what for fault in faults(chunks(captured, binary=binary))]
+        for binary in (False, True)
+    )
+    assert one == other != []

@@ -33,18 +33,18 @@ class Elements:
 
 
 def arrays(fields: Fields, elements: Elements) -> pa.Array:
-    """Texts of arrays, in which every element is quoted that could be, and lower bounds are left
-    out. Raises NotItsType."""
+    """Texts of arrays, in which every element is quoted that could be. Raises NotItsType."""
     sent = np.ones(len(fields.begin), bool) if fields.is_null is None else ~fields.is_null
     dimensions = np.where(sent, fields.numbers(">i4"), 0)
     if ((dimensions < 0) | (dimensions > _MOST_DIMENSIONS)).any():
         raise NotItsType(f"an array has more than {_MOST_DIMENSIONS} dimensions")
     count = (dimensions > 0).astype(np.int64)
-    lengths = []
+    lengths, lowest = [], []
     for dimension in range(int(dimensions.max(initial=0))):
         has = dimensions > dimension
         at = np.where(has, _HEAD + _DIMENSION * dimension, 0)
         lengths.append(np.where(has, fields.numbers(">i4", at), 1))
+        lowest.append(np.where(has, fields.numbers(">i4", np.where(has, at + _SIZE, 0)), 1))
         count *= lengths[-1]
     found, end = _found(fields, count, _HEAD + _DIMENSION * dimensions, elements.size)
     if (end - fields.begin != fields.size)[sent].any():
@@ -58,8 +58,27 @@ def arrays(fields: Fields, elements: Elements) -> pa.Array:
     bounds = np.zeros(len(count) + 1, np.int32)
     np.cumsum(count, out=bounds[1:])
     lists = pa.ListArray.from_arrays(pa.array(bounds), texts)
-    whole = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+    before = _bounds(dimensions, lengths, lowest)
+    whole = pc.binary_join_element_wise(before, "{", pc.binary_join(lists, ","), "}", "")
     return whole if sent.all() else pc.if_else(pa.array(sent), whole, None)
+
+
+def _bounds(
+    dimensions: np.ndarray, lengths: Sequence[np.ndarray], lowest: Sequence[np.ndarray]
+) -> pa.Array | str:
+    """What stands before arrays: the bounds of all dimensions, if one begins elsewhere than at 1.
+    lengths, lowest: of each dimension in each array."""
+    is_odd = np.zeros(len(dimensions), bool)
+    for low in lowest:
+        is_odd |= low != 1
+    if not is_odd.any():
+        return ""
+    texts = [""] * len(dimensions)
+    for row in np.flatnonzero(is_odd).tolist():
+        both = zip(lowest[: dimensions[row]], lengths[: dimensions[row]], strict=True)
+        bounds = [f"[{low[row]}:{low[row] + n[row] - 1}]" for low, n in both]
+        texts[row] = "".join(bounds) + "="
+    return pa.array(texts, pa.string())
 
 
 def _nested(
