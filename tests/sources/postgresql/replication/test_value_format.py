@@ -23,6 +23,8 @@ from mirrorlake.sources.postgresql.types.values import Extremes
 from tests.conformance.scene import events, faults, streaming
 from tests.profiles import tries
 from tests.sources.postgresql.captured import BEGINNING, Captured
+from tests.sources.postgresql.replication.test_streamed import APPLES, MANY, stream_early
+from tests.sources.postgresql.replication.test_two_phase import begin_two_phase, prepare
 from tests.sources.postgresql.type_cases import CASES, SETUP, Case, shown
 
 pytestmark = pytest.mark.postgres
@@ -275,3 +277,42 @@ def test_bounds_of_arrays_in_a_key_are_refused_in_the_same_words(
         for binary in (False, True)
     )
     assert one == other != []
+
+
+@pytest.mark.parametrize("way", ["whole", "in progress", "prepared", "prepared in progress"])
+def test_a_transaction_with_a_value_that_is_not_read_comes_again_as_text(
+    any_captured: Captured, way: str
+) -> None:
+    captured, gid = any_captured, f"{any_captured.database.name} 1"
+    if "prepared" in way:
+        begin_two_phase(captured, APPLES)
+    else:
+        captured.begin(APPLES)
+    if "in progress" in way:
+        stream_early(captured)
+    changes = [
+        MANY.format(1, 3_000),
+        "alter table apples add place point",
+        "insert into apples values (3001, 'a', '(1,2)')",
+        MANY.format(3_002, 6_000),
+    ]
+    captured.run("insert into apples values (0, 'a')")
+    if "prepared" in way:
+        prepare(captured, gid, *changes)
+        captured.run(f"commit prepared '{gid}'")
+    else:
+        captured.run("; ".join(changes))
+    captured.run("insert into apples values (6001, 'a', '(3,4)')")
+    source = captured.source(binary=True, streaming="in progress" in way, chunk_bytes=50_000)
+    target = source.current()
+    with capture_logs() as logs, streaming(source, captured.tables, BEGINNING) as reader:
+        found = events(reader.read_to(target))
+    assert [entry["reason"] for entry in logs if entry["event"] == BINARY_OFF] == [
+        "column place of public.apples, of type point"
+    ]
+    assert [event.row["id"] for event in found] == [*range(6_002)]
+    places = {event.row["id"]: event.row.get("place") for event in found}
+    assert {id_: place for id_, place in places.items() if place} == {
+        3_001: "(1,2)",
+        6_001: "(3,4)",
+    }
