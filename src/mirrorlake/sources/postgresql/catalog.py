@@ -29,7 +29,12 @@ with recursive tree(oid) as (
 """
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
-       typelem::bigint, typdelim::text
+       typelem::bigint, typdelim::text,
+       -- as citext has them: functions of the server itself by another name
+       exists (select from pg_catalog.pg_proc where oid = typsend and prolang = 12
+                   and prosrc = 'textsend')
+       and exists (select from pg_catalog.pg_proc where oid = typoutput and prolang = 12
+                       and prosrc = 'textout')
 from pg_catalog.pg_type where oid >= %s
 """
 

@@ -316,3 +316,26 @@ def test_a_transaction_with_a_value_that_is_not_read_comes_again_as_text(
         3_001: "(1,2)",
         6_001: "(3,4)",
     }
+
+
+A_TYPE = """
+    create type {0};
+    create function {0}_in(cstring) returns {0} language internal immutable strict as 'textin';
+    create function {0}_out({0}) returns cstring language internal immutable strict as 'textout';
+    create function {0}_send({0}) returns bytea language internal immutable strict as '{1}';
+    create type {0} (input = {0}_in, output = {0}_out, send = {0}_send)
+"""
+
+
+@pytest.mark.parametrize(("send", "is_read"), [("textsend", True), ("byteasend", False)])
+def test_a_type_of_an_extension_is_read_that_is_sent_as_text(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch, send: str, *, is_read: bool
+) -> None:
+    """As citext is; one that is sent in any other way comes as text, whatever its name is."""
+    captured.run(A_TYPE.format("citext", send))
+    captured.begin("create table things (id int primary key, c citext, a citext[])")
+    captured.run("insert into things values (1, 'a \"é\"', '{a,NULL,\"b c\"}')")
+    assert kinds(captured, monkeypatch, binary=True) == {"b" if is_read else "t"}
+    texts, values = (chunks(captured, binary=binary) for binary in (False, True))
+    assert rows(values) == rows(texts)
+    assert len(rows(texts)) == 1

@@ -68,7 +68,8 @@ Resolve = Callable[[int, int], PgType]
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """A row of pg_type, as far as it matters."""
+    """A row of pg_type, as far as it matters. is_text: values are written and sent as those of
+    `text`."""
 
     oid: int
     name: str
@@ -78,6 +79,7 @@ class TypeRow:
     modifier: int  # typtypmod of a domain
     element: int  # typelem
     delimiter: str
+    is_text: bool = False
 
     @property
     def is_builtin(self) -> bool:
@@ -162,7 +164,7 @@ class Types:
 
 def _sent(row: TypeRow) -> int:
     """As in `PgType`, of a type that is no domain."""
-    if row.kind == "e" or (row.kind == "b" and row.name == _CITEXT):
+    if row.kind == "e" or row.is_text:
         return _TEXT
     return row.oid if row.is_builtin and row.kind == "b" and row.category != "A" else 0
 
