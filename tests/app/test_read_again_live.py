@@ -436,3 +436,27 @@ def test_a_table_stops_when_reading_it_again_is_stopped(evolving: EvolvingDataba
     assert "stopped on request" in evolving.stopped()["public.apples"]
     (job,) = (job for job in jobs.jobs() if job.request.table == "public.apples")
     assert job.state is BackfillJobState.STOPPED
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("default", ["", "default 5"])
+def test_rows_have_no_column_that_an_older_transaction_added_later(
+    evolving: EvolvingDatabase, default: str
+) -> None:
+    """Its number is lower than that of the transaction of the rows, which had another column of
+    that name."""
+    evolving.begin(*TABLES)
+    with psycopg.connect(evolving.database.url) as older:
+        older.execute("select pg_current_xact_id()")
+        evolving.run(
+            "alter table pears add column c int",
+            "insert into pears (id, c) values (5, 9), (6, null)",
+        )
+        older.execute(f"alter table pears drop column c, add column c int {default}")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")
+    evolving.run("update pears set c = 1 where id = 6; insert into pears (id) values (7)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")

@@ -135,11 +135,14 @@ def followed(
     # After one that could not be identified, a number of columns says nothing.
     counts = min(known.columns, default=0) >= 0
     numbers = _standing(known, look, len(names)) if counts else None
+    is_guessed = False
     if counts and numbers is None:
         numbers = _standing(known, look, len(names), transaction)
         if numbers and not _are_named(look, dict(zip(numbers, names, strict=True)), transaction):
             numbers = None
-    uncertain, is_identified = None if numbers is not None else _UNCERTAIN, True
+        is_guessed = numbers is not None and _may_be_a_dropped_one(known, look, numbers)
+    uncertain = _UNCERTAIN if is_guessed or numbers is None else None
+    is_identified = True
     if numbers is None:
         numbers = _by_names(known, look, description)
     if numbers is None:
@@ -376,6 +379,15 @@ def _are_named(look: TableLook, described: Mapping[int, str], transaction: int) 
         for column in look.attributes
         if is_before(column.changed, transaction)
     )
+
+
+def _may_be_a_dropped_one(known: Known, look: TableLook, numbers: Sequence[int]) -> bool:
+    """Whether a column that was added since, one of these, may be another one that was added since
+    and is dropped by now. A transaction that began before another may have dropped it after that
+    one, and nothing says so."""
+    later = (column for column in look.attributes if column.number > known.last)
+    is_dropped = any(column.name is None for column in later)
+    return is_dropped and any(number > known.last for number in numbers)
 
 
 def _standing(
