@@ -63,7 +63,6 @@ def _is_wrong(found: Status) -> bool:
 
 def show_status(found: Status) -> None:
     """Print a status for people."""
-    from mirrorlake.app.source.detached import WAYS
     from mirrorlake.app.status.backfills import sentence
     from mirrorlake.capture.members import ADMIT, LEFT_OUT
     from mirrorlake.cli.output import show
@@ -71,20 +70,10 @@ def show_status(found: Status) -> None:
     from mirrorlake.cli.targets import lines as target_lines
     from mirrorlake.model.landed import readable_time
 
-    show(
-        f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
-        f"apply: {found.apply or 'not running'}"
-    )
-    if found.detached:
-        show(f"detached from the source at {readable_time(found.detached)}. {WAYS}")
-    for line in _source(found):
+    for line in _about(found):
         show(line)
-    for error in found.errors:
-        show(f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}")
-    show(_where(found))
-    if found.partner.is_present:
-        show(f"partner: {_partner(found.partner)}")
-    _show_tables(found.tables)
+    if found.lands:
+        _show_tables(found.tables)
     for table in found.tables:
         for line in [_gone(table.dropped)] if table.dropped else _notes(table):
             show(f"{table.table}: {line}")
@@ -101,6 +90,23 @@ def show_status(found: Status) -> None:
             show(f"subscription {subscription.name}: {why}")
     for job in found.backfills:
         show(sentence(job))
+
+
+def _about(found: Status) -> Iterator[str]:
+    """What there is to say of the mirror as a whole."""
+    from mirrorlake.app.source.detached import WAYS
+    from mirrorlake.model.landed import readable_time
+
+    apply = f"; apply: {found.apply or 'not running'}" if found.lands else ""
+    yield f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}{apply}"
+    if found.detached:
+        yield f"detached from the source at {readable_time(found.detached)}. {WAYS}"
+    yield from _source(found)
+    for error in found.errors:
+        yield f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}"
+    yield from _where(found)
+    if found.partner.is_present:
+        yield f"partner: {_partner(found.partner)}"
 
 
 def _source(found: Status) -> Iterator[str]:
@@ -147,12 +153,15 @@ def _lag(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
-def _where(found: Status) -> str:
-    """Where the tables come from."""
-    if not found.events:
-        return f"landing zone: {found.landing_zone}"
-    dead = f"; {found.dead_events:,} could not be applied: mirrorlake dead-letters"
-    return f"events: {found.events}{dead if found.dead_events else ''}"
+def _where(found: Status) -> Iterator[str]:
+    """Where the tables come from, and where event files are written."""
+    if found.events:
+        dead = f"; {found.dead_events:,} could not be applied: mirrorlake dead-letters"
+        yield f"events: {found.events}{dead if found.dead_events else ''}"
+    elif found.lands:
+        yield f"landing zone: {found.landing_zone}"
+    for place in found.written:
+        yield f"event files: {place}"
 
 
 def _gone(dropped: Mapping[str, Any]) -> str:

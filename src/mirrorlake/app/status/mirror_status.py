@@ -42,7 +42,8 @@ class Status:
     targets: tables that are built from change feeds; subscriptions: who reads the changes, and how
     long what they have not read is kept (CF-189); left_out: tables that came later, which the
     project ignores, and when each was seen; backfills: of each table the last; events: where event
-    files are read, "" where none are; dead_events: how many of them could not be applied."""
+    files are read, "" where none are; dead_events: how many of them could not be applied; written:
+    where event files are written; lands: whether there are a landing zone and tables too."""
 
     mirror: str
     capture: str | None
@@ -61,12 +62,14 @@ class Status:
     left_out: Mapping[str, str] = field(default_factory=dict)
     events: str = ""
     dead_events: int = 0
+    written: tuple[str, ...] = ()
+    lands: bool = True
 
     @property
     def state(self) -> str:
         if any(error["code"] == SourceGap.code for error in self.errors):
             return "Failed permanently"  # until it is repaired (ST-277)
-        return "Running" if self.apply else "Stopped"
+        return "Running" if (self.apply if self.lands else self.capture) else "Stopped"
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -87,6 +90,7 @@ class Status:
             "left_out": [{"table": name, "since": at} for name, at in self.left_out.items()],
             "backfills": [job.as_facts() for job in self.backfills],
             "events": {"url": self.events, "dead": self.dead_events} if self.events else None,
+            "event_files": list(self.written),
         }
 
 
@@ -147,7 +151,9 @@ def read(project: Project, now: datetime | None = None) -> Status:
             records.ignored() | records.unfollowed(),
             records.dropped(),
         ),
-        landing_zone=store.location(scanner.zone()),
+        landing_zone=store.location(scanner.zone()) if project.lands else "",
+        written=tuple(one.described for one in project.destinations),
+        lands=project.lands,
         partner=scanner.partner(),
         detached=detached.since(store),
         outage=outage,

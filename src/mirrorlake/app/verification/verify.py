@@ -159,6 +159,12 @@ def verify(
     """Compare tables, or all, with the source. pause: waits for so many seconds, and says whether
     to stop. Raises UsageError for a table that there is not, NotReached when the mirror does not
     show the position of the source in time, SourceUnavailable."""
+    if not project.lands:
+        raise UsageError(
+            "this project writes event files, and has no tables to compare with the source",
+            where=f"mirror {project.name}",
+            hint="Compare what is made of the files.",
+        )
     with closing(prerequisites.source_of(project)) as source:
         return _Verifying(project, source, settings, clock, pause, progress).done(tables)
 
