@@ -52,4 +52,5 @@ def reset(
     if not yes:
         typer.confirm("Continue?", abort=True, err=True)
     planned.execute(crash.reached)
-    say("Done. The next `mirrorlake run` or `mirrorlake capture` loads them.")
+    command = "capture" if settings.events is None else "apply"
+    say(f"Done. The next `mirrorlake run` or `mirrorlake {command}` loads them.")

@@ -328,6 +328,10 @@ def _huge(  # noqa: PLR0911  (one per case)
             lines = [start + b'{"":0},' * count + end for count in counts]
             files = {f"{n}.jsonl": line for n, line in enumerate(lines)}
             return files, {name: [0] for name in files}
+        case "columns":
+            named = (change(n, {"id": n, f"c{n}": n}) for n in range(9_000))
+            lines = "".join(f"{json.dumps(one)}\n" for one in named)
+            return {"a.jsonl": lines.encode()}, {"a.jsonl": [-1]}
         case _:
             return {"a.jsonl": b"1\n" * 2_000_000}, {"a.jsonl": None}
 
@@ -344,6 +348,7 @@ def _huge(  # noqa: PLR0911  (one per case)
         "tiny",
         "schemas",
         "values",
+        "columns",
         "lines",
     ],
 )

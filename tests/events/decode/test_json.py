@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.events import types
+from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json.events import json_events, schema_columns
 from mirrorlake.events.reading import read_events
 from mirrorlake.events.rows import payload_type
@@ -320,3 +321,12 @@ def test_a_large_file_comes_in_batches() -> None:
         *[sum(map(len, batches[:n])) for n in range(2, len(batches))],
     ]
     assert sum(map(len, batches)) == 200
+
+
+def test_events_with_a_column_each_are_refused_where_they_would_take_gigabytes() -> None:
+    def named(events: int) -> list[dict[str, Any]]:
+        return [event(number, payload={f"c{number}": 1}) for number in range(events)]
+
+    assert len(read(lines(named(200))).columns) == 200
+    with pytest.raises(UnreadableEvents, match="have 5000 columns, and each has few of them"):
+        read(lines(named(5_000)))

@@ -15,6 +15,12 @@ from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json.lines import JsonLine
 
 RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
+
+MOST_MISSING = 24_000_000
+"""Maximum number of values of some events in columns, missing ones included, if nine of ten are: as
+many as twenty thousand events have that leave out NULLs, of a table with a thousand columns. If
+each event has a column of its own, a small file takes gigabytes."""
+_FEW = 10
 _GENERIC = [name for name in envelope.FIELDS if name not in RECORDS]
 
 
@@ -60,6 +66,13 @@ class ParsedEvents:
     @property
     def payload(self) -> dict[str, list[Any]]:
         """In order of first occurrence. Raises UnreadableEvents when there are too many."""
+        names = _names(self._payloads)
+        count = len(names) * len(self.lines)
+        if count > MOST_MISSING and count > _FEW * sum(map(len, self._payloads)):
+            raise UnreadableEvents(
+                f"{len(self.lines)} of its events have {len(names)} columns, and each has few of "
+                "them"
+            )
         columns = _columns(self._payloads)
         return {name: values for name, values in columns.items() if is_text(name)}
 
