@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from mirrorlake.cli.main import app
@@ -21,6 +22,8 @@ root: ./root
 source: {{type: postgresql, url: "${{SOURCE}}", tables: ["public.*"]}}
 spark: {{master: "local[2]", driver_memory: 1g}}
 """
+
+COMMANDS = get_command(app)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ Run = Callable[..., Done]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    # To make all commands anew for each run takes longer than many of them run.
+    monkeypatch.setattr("typer.testing._get_command", lambda _app: COMMANDS)
 
     def run(*arguments: str, answer: str | None = None) -> Done:
         result = CliRunner().invoke(app, list(arguments), input=answer)
