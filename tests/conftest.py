@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,18 @@ settings.register_profile("quick", parent=settings.get_profile("default"), max_e
 settings.register_profile("rest", parent=settings.get_profile("default"))
 settings.register_profile("fuzz", parent=settings.get_profile("long"), max_examples=20_000)
 settings.load_profile(profiles.ACTIVE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The millions of objects of modules and tests stay until the end: the garbage collector does
+    not look at them while they are made, and never afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -102,6 +115,7 @@ VERSIONS = [
 """Of PostgreSQL: one in make test, one more in test-full, the others in test-long."""
 
 _numbers = itertools.count(1)
+_folders = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
@@ -215,6 +229,14 @@ def database(postgres18: EmbeddedServer) -> Iterator[Database]:
 def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database on each version."""
     yield from database_on(request.getfixturevalue(f"postgres{request.param}"))
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's, which looks through the folders of all tests before, thousands, for a number
+    that is free."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.mktemp(f"{name}{next(_folders)}", numbered=False)
 
 
 @pytest.fixture
