@@ -165,7 +165,7 @@ _STORAGE = {
     errno.EPERM: _NO_RIGHT,
     errno.ENOTDIR: "A file is there where a folder is needed. Move it to another folder.",
     errno.EIO: "Check the disk, and the log of the operating system.",
-    errno.EREMOTEIO: "Check the network, the endpoint, the region and the bucket.",
+    errno.EREMOTEIO: "Check the credentials, the network, the endpoint, the region and the bucket.",
     errno.EILSEQ: "Delete the object of this name with a tool of the storage.",
     errno.ENOTEMPTY: "Delete what is left there with a tool of the storage.",
     errno.ESTALE: (
