@@ -190,6 +190,21 @@ def test_a_server_that_is_killed_ends_the_stream_as_unavailable() -> None:
             captured.source().discover()
 
 
+@pytest.mark.full
+def test_a_standby_is_named_as_that() -> None:
+    with EmbeddedServer(18) as server:
+        server.halt()
+        (server.folder / "data" / "standby.signal").touch()
+        server.start()
+        with psycopg.connect(server.url, autocommit=True) as sql:
+            database = Database(server.url, server, sql, "postgres")
+            source = Captured(database, database.settings()).source()
+            with pytest.raises(SourceUnavailable, match="is a standby") as caught:
+                source.discover()
+            source.close()
+    assert "target_session_attrs=read-write" in caught.value.hint
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("version", [14, 17])
 def test_a_table_cannot_join_where_its_changes_could_be_lost(

@@ -397,6 +397,12 @@ def translated() -> Iterator[None]:
                 where="PostgreSQL",
                 hint=f'Run `alter role "{user}" with replication` as a superuser.',
             ) from error
+        if error.sqlstate == _NOT_NOW and "recovery is in progress" in str(error):
+            raise SourceUnavailable(
+                "the PostgreSQL server is a standby, and capture needs the one that takes writes",
+                hint="Name that one in the URL, or all of them with "
+                "target_session_attrs=read-write.",
+            ) from error
         what, hint = _failure(error)
         raise SourceUnavailable(
             f"PostgreSQL {what}: {_reason(error)}", hint=error.diag.message_hint or hint
@@ -470,7 +476,7 @@ def _lacks_replication(error: psycopg.OperationalError) -> bool:
     return "start WAL sender" in text or "to start walsender" in text
 
 
-_NO_LOCK = "55P03"
+_NO_LOCK, _NOT_NOW = "55P03", "55000"
 _NO_CONNECTION = {"08", "57"}  # classes of SQLSTATE: broken, or ended by an operator
 
 

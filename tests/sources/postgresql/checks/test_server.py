@@ -116,6 +116,19 @@ def test_a_user_who_may_not_create_a_publication_is_told_how(visitor: Captured) 
     assert findings(visitor, "publication") == []
 
 
+def test_a_user_whose_transactions_are_read_only_is_told_how(visitor: Captured) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(f"alter role {user} set default_transaction_read_only = on")
+    finding = the_finding(visitor, "publication", ERROR)
+    assert "read-only" in finding.message
+    statement, creation, *_ = re.findall("`([^`]+)`", finding.remedy)
+    with pytest.raises(PrerequisiteMissing, match="read-only"):
+        visitor.begin()
+    visitor.run(statement)
+    assert creation.startswith("create publication")
+    assert findings(visitor, "publication") == []
+
+
 def test_a_user_without_that_right_captures_by_the_publication_of_another(
     visitor: Captured,
 ) -> None:

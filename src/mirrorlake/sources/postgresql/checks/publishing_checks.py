@@ -50,9 +50,16 @@ def _creation(
         yield _error(f"{refused}: it does not own {_named(foreign)}", f"Run {administrator}.")
         return
     row = connection.execute(
-        "select current_database()::text, has_database_privilege(current_database(), 'create')"
+        "select current_database()::text, has_database_privilege(current_database(), 'create'), "
+        "current_setting('transaction_read_only')::boolean"
     ).fetchone()
-    database, may_create = row or ("", False)
+    database, may_create, only_reads = row or ("", False, False)
+    if only_reads:
+        yield _error(
+            f"{refused}: its transactions are read-only",
+            f'Run `alter role "{user}" set default_transaction_read_only = off`, or '
+            f"{administrator}.",
+        )
     if not may_create:
         yield _error(
             f"{refused} in database {database}",
