@@ -106,6 +106,7 @@ class Capture:
             unloaded=self._unloaded,
             guard=self._lease.check,
             begins=partial(append_only.begins, records),
+            ends=partial(append_only.ends, records),
             undescribed=self._guard.look_soon,
             divides=not settings.ignores_columns,
         )
@@ -457,8 +458,7 @@ class Capture:
         self._backfills.stop(table, error)
 
     def _differing(self) -> set[TableId]:
-        ignored = self._table_watch.ignored.tables
-        return {*self._backfills.differing, *self._unloaded.tables, *ignored}
+        return {*self._backfills.differing, *self._unloaded.tables, *self._table_watch.differing}
 
     def _not_read(self, table: TableId, error: TableError) -> None:
         """A table was not read again that differs: it is lost, unless it is stopped already, or

@@ -99,11 +99,13 @@ class Backfills:
         unloaded: Unloaded | None = None,
         guard: Callable[[], None] = lambda: None,
         begins: Callable[[BackfillJob], None] = lambda _job: None,
+        ends: Callable[[SourceTable], None] = lambda _table: None,
         undescribed: Callable[[], None] = lambda: None,
         divides: bool = True,
     ) -> None:
         """guard: raises when this process may no longer write; called before a job is written.
-        begins: called before the first snapshot of a backfill, perhaps once more after a crash.
+        begins: called before the first snapshot of a backfill, perhaps once more after a crash;
+        ends: when all rows of a table are landed, before the end of its backfill is recorded.
         undescribed: called when the source has other columns than the stream has described.
         divides: whether a large table without a key is read in pieces, by hashes of all columns.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
@@ -112,7 +114,8 @@ class Backfills:
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
         self.refused, self._settings = refused, settings or BackfillSettings()
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
-        self._guard, self._begins, self._undescribed = guard, begins, undescribed
+        self._guard, self._undescribed = guard, undescribed
+        self._begins, self._ends = begins, ends
         self._divides = divides
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, RunningBackfill] = {}
@@ -350,6 +353,9 @@ class Backfills:
                 hint=f"Run `mirrorlake repair {table}` to read it again.",
             )
             self._lost(table, error)  # first: without the backfill it stays as it is
+        is_whole = state is BackfillJobState.COMPLETED and job.request.is_whole
+        if is_whole and (now := self._tables.get(table)) is not None:
+            self._ends(now)
         job = job.now(self._clock.now(), state=state, message=message)
         self._record(job)
         self._note_differing()

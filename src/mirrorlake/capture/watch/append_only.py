@@ -59,6 +59,14 @@ def begins(records: Records, job: BackfillJob) -> None:
         records.write_append_only(found | {job.request.table: counts.begins(job.request.id)})
 
 
+def ends(records: Records, table: SourceTable) -> None:
+    """Forget what a table missed without a key, now that it has one and was read again: a look from
+    before may have counted it since."""
+    found = records.append_only()
+    if not table.append_only and found.pop(str(table.table), None) is not None:
+        records.write_append_only(found)
+
+
 def look(
     records: Records,
     tables: Sequence[SourceTable],

@@ -3,7 +3,7 @@ stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
@@ -66,6 +66,11 @@ class TableWatch:
     def awaits_log(self) -> bool:
         """Whether the log has more of what the last look has found than the stream has read."""
         return self._findings.awaits_log
+
+    @property
+    def differing(self) -> Collection[TableId]:
+        """The tables that differ by a change that is ignored."""
+        return self.ignored.tables
 
     def refusal(self, change: SchemaChange | Truncation) -> TableError | None:
         """Why a table cannot go on after its columns, or its key, have changed, or it was emptied.
