@@ -327,7 +327,8 @@ class Decoder:
                 yield int(index)
             elif messages.kind[index] == protocol.MESSAGE:
                 followed = self._followed.get(int(index))
-                if followed is not None and followed.is_change:
+                is_first = followed and self._messages[int(index)].oid not in self._relations
+                if followed is not None and (is_first or followed.is_change):
                     yield int(index)
             else:
                 relation = messages.relation(int(index))
@@ -551,7 +552,9 @@ def _is_change(kind: np.ndarray) -> np.ndarray:
 
 
 def _is_alike(table: SourceTable, other: SourceTable) -> bool:
-    return table.schema == other.schema and table.source_types == other.source_types
+    keys = [(one.key, one.whole_rows, bool(one.append_only)) for one in (table, other)]
+    is_alike = table.schema == other.schema and table.source_types == other.source_types
+    return is_alike and keys[0] == keys[1]
 
 
 def _moment(microseconds: int) -> datetime:

@@ -63,6 +63,7 @@ class Recognition:
     _early: set[int] = field(default_factory=set)  # partitions with rows from before they are known
     _written: dict[int, tuple[TableMessage, Lsn]] = field(default_factory=dict)
     _were_partitions: dict[int, Lsn] = field(default_factory=dict)  # told as of a look there
+    _described: set[int] = field(default_factory=set)  # by the stream, since it began
 
     def __post_init__(self) -> None:
         self._known = {
@@ -111,6 +112,7 @@ class Recognition:
         if look is None:
             raise _altered(table, "it was dropped")
         self._check(table, self._at_least(oid, look), look)
+        self._described.add(oid)
         came_under = self._came_under_another(oid, look)
         known = self._known[oid]
         is_later = known.at > after  # it is known by what the catalog showed later
@@ -144,6 +146,7 @@ class Recognition:
         table, known = self.tables[message.oid], self._known.get(message.oid)
         if known is None or known.at > after or ColumnState.of(known) != message.before:
             return None  # a row or a load has told something else since
+        self._described.add(message.oid)
         look = message.look
         found = columns.looked_at(known, look, description, captures(table), after)
         if isinstance(found, str):
@@ -270,6 +273,8 @@ class Recognition:
             if known is None:
                 continue
             changes, alters = columns.unseen(known, look, captures(self.tables[oid]))
+            if not changes and self._began_otherwise(oid, known):
+                changes = "its key is back"
             if changes:
                 yield oid, changes, alters
 
@@ -281,11 +286,20 @@ class Recognition:
             if known is None or look.is_listed:
                 continue
             before, now = ColumnState.of(known), look.known(captures(self.tables[oid]))
-            if before == ColumnState.of(now):
+            if before == ColumnState.of(now) and not self._began_otherwise(oid, known):
                 continue
             message = TableMessage(oid, before, look)
             if not (written := self._written.get(oid)) or not written[0].is_like(message):
                 yield message
+
+    def _began_otherwise(self, oid: int, known: Known) -> bool:
+        """Whether the stream began with another key of a table than it is known by, which had it
+        again before the first look, and has not described the table since."""
+        if oid in self._described or known.key is None:
+            return False
+        table = self.tables[oid]
+        had = table.key, bool(table.append_only), table.whole_rows
+        return had != (known.key_names, bool(known.append_only), known.is_whole)
 
     def written(self, message: TableMessage, at: Lsn) -> None:
         """The message is in the log."""
