@@ -191,6 +191,27 @@ def test_a_table_that_an_earlier_release_stopped_is_loaded_again(
     assert live.verified() == {DOTTED: True}
 
 
+@pytest.mark.parametrize("name", ["public.v2.0", 'public."v2.0"'])
+def test_a_table_with_a_dot_that_comes_later_is_left_out_until_it_is_admitted(
+    tmp_path: Path, database: Database, name: str
+) -> None:
+    """Also where an earlier release has recorded which tables take part."""
+    ignored = {"schema_change": {"table_created": "ignore"}}
+    live = Live(tmp_path, database, VERSIONED, mirror=ignored)
+    database.execute('create table "v2.0" (id int primary key, v text)')
+    live.after(["insert into {table} values (3, 'ccc')"], DOTTED)
+    for _ in range(2):
+        admission = live.records.admission()
+        assert admission is not None
+        assert (admission.tables, admission.left_out.keys()) == ({DOTTED}, {'public."v2.0"'})
+        live.rename_records()
+    live.once()
+    assert live.verified()[DOTTED]
+    plan_reset(live.project, [name]).execute()
+    live.once()
+    assert live.verified() == {DOTTED: True, 'public."v2.0"': True}
+
+
 @pytest.mark.parametrize("name", ["public.v1.0", DOTTED])
 def test_every_command_finds_a_table_by_its_plain_and_its_printed_name(
     tmp_path: Path, database: Database, run: Run, name: str
