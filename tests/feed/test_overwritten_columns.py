@@ -15,6 +15,8 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorlake import FeedError, archive, history, read_feed, subscribe
+from mirrorlake.app.changes.feed_pages import feed_page
+from mirrorlake.app.changes.trace import trace
 from mirrorlake.errors import SourceColumnsChanged
 from mirrorlake.feed.ranges import FeedGap
 from tests.feed.targets.test_archive import as_of, stored_rows
@@ -162,3 +164,20 @@ def test_a_subscription_goes_on_after_rows_that_do_not_fit(tmp_path: Path) -> No
         assert delivery.version == 2
         assert delivery.schema_changes
         assert delivery.rows["name"].to_pylist() == [2]
+
+
+def test_a_page_ends_before_rows_that_do_not_fit_and_the_next_one_says_so(tmp_path: Path) -> None:
+    table = str(overwritten(tmp_path / "t", ["x"], [1]))
+    page = feed_page(table, from_version=0)
+    assert [row["name"] for row in page.rows] == ["x"]
+    with pytest.raises(FeedError, match="version 1 changed the type of column name"):
+        feed_page(table, token=str(page.next_token))
+
+
+def test_a_trace_shows_what_fits_and_names_the_versions_that_do_not(tmp_path: Path) -> None:
+    path = overwritten(tmp_path / "t", ["x"], [1])
+    write_deltalake(path, pa.table({"id": [1], "name": [2], "n": [30]}), mode="append")
+    found = trace(str(path), ["id=1"])
+    assert [(one.version, one.row["name"]) for one in found.changes] == [(2, 2), (0, "x")]
+    assert (found.since, found.unread) == (0, (1,))
+    assert trace(str(path), ["id=1"], most=1).unread == ()

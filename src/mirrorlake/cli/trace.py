@@ -61,7 +61,7 @@ def trace(
         found = tracing.trace(location, key, options, most)
         if as_json:
             changes = [change.facts() for change in found.changes]
-            print_json({"changes": changes, "since": found.since})
+            print_json({"changes": changes, "since": found.since, "unread": list(found.unread)})
             return
         rows = [
             [
@@ -75,6 +75,11 @@ def trace(
             for change in found.changes
         ]
         print_table(["version", "time", "kind", "position", "files", "row"], rows)
+        for one in found.unread:
+            say(
+                f"The changes of version {one} are not shown: it changed the type of columns, "
+                "and rows that it deleted have values that do not fit."
+            )
         if len(rows) < most and found.since > 0:
             say(f"The changes before version {found.since} were not recorded, or are expired.")
         return

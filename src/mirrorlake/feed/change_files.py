@@ -56,6 +56,12 @@ class UnfitRows(Exception):
         self.version = version
 
 
+def unfit_version(error: BaseException) -> int | None:
+    """The version whose deleted rows do not fit, of an error of the feed that says so."""
+    cause = error.__cause__
+    return cause.version if isinstance(cause, UnfitRows) else None
+
+
 def read(
     location: str | Path, first: int, last: int | None = None, options: ObjectOptions | None = None
 ) -> Iterator[pa.Table]:

@@ -175,7 +175,7 @@ def test_a_trace_says_where_it_ends(shop: Shop, run: Callable[..., Any]) -> None
     shown = run("trace", "s.a", "1", "--root", "shop")
     assert (shown.code, "changes before version 4 were not recorded" in shown.error) == (0, True)
     shown = json.loads(run("trace", "s.a", "1", "--root", "shop", "--json").out)
-    assert shown == {"changes": [], "since": 4}
+    assert shown == {"changes": [], "since": 4, "unread": []}
 
 
 def test_a_batch_is_found_by_version_file_and_position(shop: Shop, run: Callable[..., Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, Unpack, cast
 
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.bounds import FeedArguments, FeedRequest
+from mirrorlake.feed.change_files import unfit_version
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.writers import plain_rows
@@ -127,13 +128,19 @@ def feed_page(
     most = min(size, MOST_ROWS) if size > 0 else USUAL_ROWS
     rows: list[dict[str, Any]] = []
     following = end
-    for commit in feed:
-        begin = page.row if page and commit.version == page.version else 0
-        some = commit.rows.slice(begin, most - len(rows))
-        rows += plain_rows(some)
-        if begin + some.num_rows < commit.rows.num_rows:
-            following = replace(end, version=commit.version, row=begin + some.num_rows)
-            break
+    try:
+        for commit in feed:
+            begin = page.row if page and commit.version == page.version else 0
+            some = commit.rows.slice(begin, most - len(rows))
+            rows += plain_rows(some)
+            if begin + some.num_rows < commit.rows.num_rows:
+                following = replace(end, version=commit.version, row=begin + some.num_rows)
+                break
+    except FeedError as error:
+        version = unfit_version(error)
+        if version is None or not rows:
+            raise
+        following = replace(end, version=version)  # the next page says what is wrong with it
     is_all = following is end
     return FeedPage(
         feed.first,

@@ -12,9 +12,10 @@ from mirrorlake.app.changes.cut import asked_position
 from mirrorlake.delta.feed_columns import METADATA
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.errors import UsageError
+from mirrorlake.errors import FeedError, UsageError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, parse_position
-from mirrorlake.feed.reader import Feed
+from mirrorlake.feed.change_files import unfit_version
+from mirrorlake.feed.reader import Feed, FeedCommit
 from mirrorlake.feed.rows import key_values, of_key
 from mirrorlake.feed.writers import plain
 from mirrorlake.model.arrow import python_rows
@@ -51,10 +52,12 @@ class TracedChange:
 @dataclass(frozen=True, slots=True)
 class Traced:
     """The last changes of a row, the newest first. since: the first version that was looked at; the
-    row may have changed in earlier ones, unless it is 0."""
+    row may have changed in earlier ones, unless it is 0. unread: versions among them whose changes
+    cannot be shown, because they deleted rows with values that their columns do not have."""
 
     changes: list[TracedChange]
     since: int
+    unread: tuple[int, ...] = ()
 
 
 def trace(
@@ -75,18 +78,25 @@ def trace(
         )
     if not values:
         raise UsageError("no key was given", hint="Write COLUMN=VALUE, as often as needed.")
-    found = list(islice(_changes(whole, log, values, options), most))
-    return Traced(found, found[-1].version if len(found) == most else whole.first)
+    unread = list[int]()
+    found = list(islice(_changes(whole, log, values, options, unread), most))
+    since = found[-1].version if len(found) == most else whole.first
+    return Traced(found, since, tuple(version for version in unread if version >= since))
 
 
 def _changes(
-    whole: Feed, log: TableLog, values: dict[str, str], options: ObjectOptions | None
+    whole: Feed,
+    log: TableLog,
+    values: dict[str, str],
+    options: ObjectOptions | None,
+    unread: list[int],
 ) -> Iterator[TracedChange]:
+    """unread: takes up the versions whose changes cannot be shown."""
     for part in reversed(whole.ranges):
         for last in range(part.last, part.first - 1, -STEP):
             first = max(part.first, last - STEP + 1)
             bounds = replace(whole.request, start=AtVersion(first), end=AtVersion(last))
-            for commit in reversed(list(Feed(bounds, options, log=log))):
+            for commit in reversed(list(_readable(bounds, options, log, unread))):
                 if absent := values.keys() - set(commit.rows.column_names):
                     raise UsageError(
                         f"the key names {min(absent)}, which is no column of version "
@@ -101,6 +111,22 @@ def _changes(
                     files = (batch.first, batch.last) if batch else None
                     position = batch.position if batch else None
                     yield TracedChange(commit.version, commit.time, kind, position, files, data)
+
+
+def _readable(
+    bounds: FeedRequest, options: ObjectOptions | None, log: TableLog, unread: list[int]
+) -> Iterator[FeedCommit]:
+    """The commits of a range of one schema, of which only the first may be `unread`."""
+    feed = Feed(bounds, options, log=log)
+    try:
+        yield from feed
+    except FeedError as error:
+        if (version := unfit_version(error)) is None:
+            raise
+        unread.append(version)
+        if version < feed.last:
+            rest = replace(bounds, start=AtVersion(version + 1))
+            yield from _readable(rest, options, log, unread)
 
 
 def _order(row: dict[str, Any]) -> bool:
