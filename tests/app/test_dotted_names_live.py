@@ -11,11 +11,14 @@ import pytest
 
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.app.targets.keeper import TargetKeeper
+from mirrorlake.app.targets.target_status import targets_of
 from mirrorlake.app.verification.verify import VerifySettings, verify
 from mirrorlake.capture.backfill.jobs import BackfillJobState
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project, load
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import no_crash
 from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore
 from tests.app.applying import Applying
@@ -213,6 +216,28 @@ def test_a_table_with_a_dot_that_comes_later_is_left_out_until_it_is_admitted(
 
 
 @pytest.mark.parametrize("name", ["public.v1.0", DOTTED])
+def test_targets_find_their_table_by_its_plain_and_its_printed_name(
+    tmp_path: Path, database: Database, name: str
+) -> None:
+    live = Live(
+        tmp_path,
+        database,
+        VERSIONED,
+        histories=[{"table": name}],
+        archives=[{"table": name, "to": "public.all"}],
+        mirror={"tables": {name: {"change_log": True}}},
+    )
+    keeper = TargetKeeper(live.project, WallClock(), no_crash)
+    assert keeper.once() == {}
+    found = {one.target: (one.table, one.covered) for one in targets_of(live.project)}
+    assert found == {
+        'public."v1.0_history"': (DOTTED, 0),
+        "public.all": (DOTTED, 0),
+        'public."v1.0_change_log"': (DOTTED, 0),
+    }
+
+
+@pytest.mark.parametrize("name", ["public.v1.0", DOTTED])
 def test_every_command_finds_a_table_by_its_plain_and_its_printed_name(
     tmp_path: Path, database: Database, run: Run, name: str
 ) -> None:
@@ -226,6 +251,7 @@ def test_every_command_finds_a_table_by_its_plain_and_its_printed_name(
         ("backfill", name),
         ("backfill", name, "--stop"),
         ("history", name, "--to", str(tmp_path / "history")),
+        ("archive", name, "--to", str(tmp_path / "archive")),
         ("reset", name, "--dry-run"),
         ("feed-views", name),
     ):

@@ -18,6 +18,7 @@ from mirrorlake.app.landed_files import LandedFiles
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.targets.change_log import ChangeLog, ChangeLogSource
 from mirrorlake.app.targets.functions import TargetLocation, build_of
+from mirrorlake.app.targets.names import is_unclear, named_targets
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.workspace import Unreachable
@@ -65,9 +66,11 @@ class TargetKeeper:
 
     def __init__(self, project: Project, clock: Clock, reached: CrashHook) -> None:
         self._store, self._clock = store_of(project), clock
-        self._targets = [self._of(project, one, reached) for one in project.targets]
+        self._project, self._reached = project, reached
+        self._targets = [self._of(one) for one in named_targets(project)]
 
-    def _of(self, project: Project, settings: TargetSettings, reached: CrashHook) -> _OpenTarget:
+    def _of(self, settings: TargetSettings) -> _OpenTarget:
+        project, reached = self._project, self._reached
         source, target = (
             location_of_table(self._store, project, table)
             for table in (settings.table, settings.target)
@@ -80,6 +83,7 @@ class TargetKeeper:
 
     def once(self) -> dict[TableId, MirrorlakeError]:
         """Bring all of them up to date. Returns why targets stopped, by name."""
+        self._name()
         for one in self._targets:
             self._keep(one)
         return {one.settings.target: one.error for one in self._targets if one.error}
@@ -103,6 +107,14 @@ class TargetKeeper:
         finally:
             ended.set()
             thread.join(LEAVE)
+
+    def _name(self) -> None:
+        """Find tables that have come since, and that have their names without quotes."""
+        if all(not is_unclear(one.settings) or one.seen >= 0 for one in self._targets):
+            return
+        for number, settings in enumerate(named_targets(self._project)):
+            if settings != self._targets[number].settings:
+                self._targets[number] = self._of(settings)
 
     def _keep(self, one: _OpenTarget) -> None:
         if one.error is not None and self._clock.monotonic() < one.due:

@@ -12,6 +12,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.subscribe import retention_of
 from mirrorlake.app.targets.functions import TargetLocation
 from mirrorlake.app.targets.keeper import errors, location_of_table
+from mirrorlake.app.targets.names import named_targets
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.errors import FeedTargetError
@@ -65,7 +66,7 @@ def targets_of(project: Project, now: datetime | None = None) -> list[TargetStat
     stopped = errors(store_of(project))
     return [
         found
-        for one in project.targets
+        for one in named_targets(project)
         for found in _status(project, one, stopped.get(str(one.target)), now or datetime.now(UTC))
     ]
 
@@ -76,7 +77,7 @@ def readers_of(project: Project, path: str) -> list[FeedReader]:
     store, schema = store_of(project), project.mirror.default_schema
     return [
         reader
-        for one in project.targets
+        for one in named_targets(project)
         if delta_path(one.table, schema) == path
         for reader in _readers(one, location_of_table(store, project, one.target))
     ]
@@ -87,7 +88,7 @@ def built_paths(project: Project) -> list[str]:
     exist."""
     store, schema = store_of(project), project.mirror.default_schema
     found: list[str] = []
-    for one in project.targets:
+    for one in named_targets(project):
         target, path = location_of_table(store, project, one.target), delta_path(one.target, schema)
         with suppress(FeedTargetError):  # `status` shows it
             states = _states(target, is_archive=isinstance(one.options, ArchiveSettings))
