@@ -348,9 +348,10 @@ class _Player:
         yield from (file for file in random.sample(files, 2) if file[2])
 
     def _note(self, form: str, kinds: Kinds, events: Sequence[dict[str, Any]]) -> None:
-        """Remember which types the columns of tables have in a file."""
+        """Remember which types the columns of tables have in a file. A truncation has no row."""
         _, name = PLACES[self._run.source]
-        for table in {one["source_metadata"][name] for one in events}:
+        described = (one["source_metadata"] for one in events)
+        for table in {one[name] for one in described if one["change_type"] != "TRUNCATE"}:
             if form == "avro":
                 self._kinds[table].add(kinds)
             else:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from mirrorlake.apply.events import consumer
+from mirrorlake.delta.schema import parse
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
 from mirrorlake.model.crash_points import CrashPoint
 from tests.apply.events.bucket import Bucket, event
-from tests.apply.events.genuine import oracle
+from tests.apply.events.genuine import avro, oracle
 from tests.apply.events.killed_tables import Killed
 
 
@@ -130,3 +131,22 @@ def test_a_truncation_of_a_table_without_key_is_a_row_that_is_deleted(tmp_path: 
     bucket.cycle()
     found = [(row["id"], row["datastream_metadata"]["IS_DELETED"]) for row in bucket.rows()]
     assert sorted(found, key=repr) == [(1, False), (None, True)]
+
+
+@pytest.mark.clause("ST-256", "ST-262")
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_a_file_of_truncations_alone_says_nothing_of_the_types_of_columns(
+    tmp_path: Path, comes_first: bool
+) -> None:
+    """Read before there is a table it could not, so that the order of files would count."""
+    bucket = Bucket(tmp_path)
+    files = [
+        avro([truncation(7)], id="long", v="double"),
+        avro([event(8, {"id": 1, "v": 8})], id="int", v="int"),
+    ]
+    for number, content in enumerate(files if comes_first else reversed(files)):
+        bucket.put(f"{number}.avro").write_bytes(content)
+        bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "v": 8}]
+    schema = parse(bucket.log().snapshot().metadata).schema
+    assert [str(schema[name].type) for name in ("id", "v")] == ["integer", "integer"]

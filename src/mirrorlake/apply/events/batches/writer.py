@@ -41,6 +41,7 @@ from mirrorlake.apply.events.rows import (
     AppliedRows,
     appended_rows,
     checked_rows,
+    is_truncation,
     merge_batch,
     struct_type,
     table_rows,
@@ -227,6 +228,8 @@ class BatchWriter:
                 )
                 raise event_table_error(self.table, what)
         for one in events:
+            if is_truncation(one.change_type).all():
+                continue  # may be read before there is a table, and says nothing of its columns
             kinds = typed if state.number else {**key_types(one), **typed}
             columns = columns.widened(
                 str(self.table), one.columns, kinds, key=key, by_value=by_value
