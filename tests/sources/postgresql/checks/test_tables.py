@@ -8,6 +8,7 @@ import pytest
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.postgresql.checks import server_checks
 from tests.conformance.scene import faults
 from tests.conftest import database_on
 from tests.sources.postgresql.captured import Captured
@@ -296,6 +297,15 @@ def test_a_table_that_was_taken_out_of_its_publication_is_an_error(
     (finding,) = watched(captured, "publication")
     assert (str(finding.table), finding.severity) == (f"public.{table}", ERROR)
     assert f"mirrorlake repair public.{table}" in finding.remedy
+
+
+def test_a_table_that_is_renamed_during_the_look_is_still_in_its_publication(
+    captured: Captured,
+) -> None:
+    captured.begin(APPLES)
+    captured.run("alter table apples rename to cherries")
+    looked = server_checks.watch(captured.database.sql, captured.settings, captured.tables)
+    assert [f for f in looked if f.check == "publication" and f.severity is not OK] == []
 
 
 @pytest.mark.parametrize("operations", ["insert", "insert, update, delete", "delete, truncate"])

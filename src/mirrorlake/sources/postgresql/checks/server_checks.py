@@ -237,7 +237,7 @@ def _publication(
     loses = not is_ours and publication.loses_additions(connection.info.server_version)
     kind = None if loses else SchemaChangeKind.PUBLICATION_CHANGED
     for table in members:
-        if table.in_source not in state.tables:
+        if int(table.identity) not in state.oids:
             if refused := publication.late_addition(connection, name, [table]):
                 yield CheckResult("version", _ERROR, refused.what, refused.hint, table.table)
                 continue

@@ -24,7 +24,8 @@ from mirrorlake.sources.table import SourceTable
 class PublicationState:
     """A publication, and the tables it names or covers.
 
-    partitions: it carries partitions under their own names.
+    partitions: it carries partitions under their own names; oids: of its tables, which another
+    look finds under other names when they were renamed meanwhile.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PublicationState:
     owned: bool  # by our user
     comment: str | None
     tables: frozenset[TableId]
+    oids: frozenset[int]
 
 
 # The view of PostgreSQL waits while one of the tables is altered.
@@ -48,7 +50,7 @@ with covered(oid) as (
     select c.oid from pg_publication p, pg_class c
     where p.oid = %(number)s and p.puballtables and c.oid >= 16384
     {schemas})
-select n.nspname, c.relname, c.relispartition or c.relkind = 'p'
+select n.nspname, c.relname, c.relispartition or c.relkind = 'p', c.oid::bigint
 from covered m join pg_class c on c.oid = m.oid join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and c.relpersistence = 'p'
 """
@@ -85,11 +87,12 @@ def _state_of(connection: Connection, name: str) -> PublicationState | None:
         updates=updates,
         deletes=deletes,
         truncates=truncates,
-        partitions=not via_root and any(of_partitions for _, _, of_partitions in tables),
+        partitions=not via_root and any(of_partitions for _, _, of_partitions, _ in tables),
         all_tables=all_tables,
         owned=owned,
         comment=comment,
-        tables=frozenset(TableId(schema, table) for schema, table, _ in tables),
+        tables=frozenset(TableId(schema, table) for schema, table, *_ in tables),
+        oids=frozenset(oid for *_, oid in tables),
     )
 
 
