@@ -8,12 +8,14 @@ import random
 import struct
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.sources.chunk import Changes, Chunk
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.changed_rows import decoders_of
@@ -21,6 +23,7 @@ from mirrorlake.sources.postgresql.replication.value_format import BINARY_OFF
 from mirrorlake.sources.postgresql.types.sent_values import sent_reader
 from mirrorlake.sources.postgresql.types.values import Extremes
 from tests.conformance.scene import events, faults, streaming
+from tests.conftest import database_on
 from tests.profiles import tries
 from tests.sources.postgresql.captured import BEGINNING, Captured
 from tests.sources.postgresql.replication.test_streamed import APPLES, MANY, stream_early
@@ -339,3 +342,39 @@ def test_a_type_of_an_extension_is_read_that_is_sent_as_text(
     texts, values = (chunks(captured, binary=binary) for binary in (False, True))
     assert rows(values) == rows(texts)
     assert len(rows(texts)) == 1
+
+
+OTHER_LETTERS = {"LATIN1": "é ß ÿ", "EUC_JP": "漢字", "KOI8R": "Привет", "SQL_ASCII": "é漢"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("encoding", OTHER_LETTERS)
+def test_texts_of_other_encodings_are_the_same_in_both_formats_and_in_a_load(
+    postgres18: EmbeddedServer, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = OTHER_LETTERS[encoding]
+    declared = {
+        **dict.fromkeys(("name", "char(9)", "text", "mood"), f"'{letters}'"),
+        **dict.fromkeys(("json", "jsonb"), f"""'{{"{letters}": "{letters}"}}'"""),
+        **dict.fromkeys(
+            ("text[]", "name[]", "mood[]"), f"array['{letters}', null]::name[]::text[]"
+        ),
+        "json[]": f"""array['"{letters}"']::json[]""",
+    }
+    columns = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(declared))
+    values = ", ".join(f"{value}::{type_}" for type_, value in declared.items())
+    options = f"encoding '{encoding}' locale 'C' template template0"
+    with contextmanager(database_on)(postgres18, options) as database:
+        database.execute("set client_encoding to 'UTF8'")
+        captured = Captured(database, database.settings())
+        captured.begin(
+            f"create type mood as enum ('{letters}')", f"create table things ({columns})"
+        )
+        captured.run(f"insert into things values ({values})")
+        assert kinds(captured, monkeypatch, binary=True) == {"b"}
+        texts, sent = (rows(chunks(captured, binary=binary)) for binary in (False, True))
+        assert sent == texts
+        assert [row for *_others, row in sent] == [
+            shown([*row.values()]) for row in captured.snapshot("things")
+        ]
+        captured.close()
