@@ -477,6 +477,21 @@ def test_changes_of_a_table_without_key_tell_whole_rows(database: Database, tmp_
     assert all(e["source_metadata"]["primary_keys"] == [] for e in found)
 
 
+@pytest.mark.postgres
+@pytest.mark.full
+@pytest.mark.clause("ST-098")
+def test_deletions_and_changed_keys_have_the_row_before_with_identity_full(
+    database: Database, tmp_path: Path
+) -> None:
+    database.execute("create schema a; create table a.t (id int primary key, note text);")
+    database.execute("alter table a.t replica identity full")
+    database.execute("insert into a.t values (1, 'one'), (2, 'two')")
+    changes = ["update a.t set id = 3, note = 'three' where id = 2", "delete from a.t where id = 1"]
+    found = changed(tmp_path, database, *changes)
+    told = [(e["source_metadata"]["is_deleted"], *e["payload"].values()) for e in found]
+    assert told == [(True, 2, "two"), (False, 3, "three"), (True, 1, "one")]
+
+
 def test_what_an_earlier_release_noted_of_its_one_destination_is_read(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     records = Records(store, LANDING)

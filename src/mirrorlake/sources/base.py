@@ -449,7 +449,8 @@ class Source(Protocol):
 
         A server that remembers what was acknowledged leaves that out regardless of `since`.
 
-        metadata: whether changes carry the source's metadata of each row. secret: of this stream,
+        metadata: whether changes carry the source's metadata of each row, and deletions all values
+        of it that are logged instead of those of the key. secret: of this stream,
         the same after a restart; known by it, what the source writes for itself into its log is not
         taken from others. Without it nothing is written. reached: called at the points of what
         `watch` changes in the source.

@@ -6,8 +6,8 @@ import pytest
 
 from mirrorlake.model.change import Marker
 from mirrorlake.sources.base import CheckSeverity
-from tests.conformance.scene import told
-from tests.sources.postgresql.captured import Captured
+from tests.conformance.scene import events, streaming, told
+from tests.sources.postgresql.captured import BEGINNING, Captured
 
 pytestmark = pytest.mark.postgres
 
@@ -49,6 +49,38 @@ def test_with_identity_full_only_the_key_of_a_deleted_row_is_told(captured: Capt
     )
     found = captured.changes("insert into apples values (1, 'a')", "delete from apples")
     assert found[1].row == {"id": 1, "note": None}
+
+
+@pytest.mark.clause("ST-098")
+def test_with_identity_full_a_deleted_row_is_told_whole_where_metadata_is_asked_for(
+    any_captured: Captured,
+) -> None:
+    any_captured.begin(
+        "create table apples (note text, id int primary key, big text)",
+        "alter table apples replica identity full",
+        "create table pears (note text, id int primary key)",
+    )
+    any_captured.run(
+        "insert into apples select 'a', g, repeat(md5(g::text), 300) from generate_series(1, 3) g",
+        "update apples set id = 4, note = null where id = 2",
+        "alter table apples alter big type text using left(big, 8)",
+        "insert into apples values ('b', 5, 'new')",
+        "delete from apples where id in (3, 5)",
+        "insert into pears values ('p', 1)",
+        "delete from pears",
+    )
+    source = any_captured.source()
+    target = source.current()
+    with streaming(source, any_captured.tables, BEGINNING, metadata=True) as reader:
+        found = events(reader.read_to(target))
+    deleted = [event.row for event in found if event.kind is DELETE]
+    of_2, of_3 = ("c81e728d9d4c2f636f067f89cc14862c" * 300, "eccbc87e")
+    assert deleted == [
+        {"note": "a", "id": 2, "big": of_2},
+        {"note": "a", "id": 3, "big": of_3},
+        {"note": "b", "id": 5, "big": "new"},
+        {"note": None, "id": 1},
+    ]
 
 
 def test_without_a_primary_key_identity_full_tells_whole_rows(any_captured: Captured) -> None:

@@ -102,9 +102,10 @@ def changes_of(
     marker[moved_new] = Marker.INSERT
 
     tuples = _stack(old.select(removed), new)
-    # In an old tuple everything but the key is NULL or, with identity FULL, of no interest.
-    beside = [c for c in range(width) if c not in known.keys]
-    tuples.kind[: len(removed), beside] = protocol.NULL
+    # In an old tuple all but the key is NULL or, with identity FULL, told with metadata only.
+    if known.relation.identity != FULL or not messages.has_lsns:
+        beside = [c for c in range(width) if c not in known.keys]
+        tuples.kind[: len(removed), beside] = protocol.NULL
     message = np.concatenate((old_at[removed], new_at))
     marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))
     if len(removed):

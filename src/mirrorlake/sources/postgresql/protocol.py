@@ -90,6 +90,10 @@ class Messages:
         unknown = self.kind[~np.isin(self.kind, _KINDS)]
         return set(map(chr, np.unique(unknown).tolist()))
 
+    @property
+    def has_lsns(self) -> bool:
+        return self._lsns is not None
+
     def metadata(self, at: np.ndarray) -> pa.RecordBatch | None:
         """The metadata of these messages: `lsn`, uint64."""
         if self._lsns is None:
