@@ -117,8 +117,9 @@ def _result(line: Line) -> str:
     """What is told of our side."""
     name = line["name"]
     if name in _AGED:
-        ages = (f"{one} {seconds(line[f'{one}_seconds'])}" for one in ("p50", "p99", "max"))
-        return ", ".join([*ages, *_costs(line)])
+        return ", ".join([_ages(line), *_costs(line)])
+    if name == "backfill":
+        return f"{seconds(line['ours_seconds'])}; the changes are readable after {_ages(line)}"
     if name.startswith("soak"):
         first, end = line["first_p50_seconds"], line["last_p50_seconds"]
         return f"p50 {seconds(first)} at the beginning, {seconds(end)} at the end"
@@ -138,6 +139,10 @@ def _result(line: Line) -> str:
         f"Python workers {line.get('workers')} MiB",
     }
     return told + memory.get(name, "")
+
+
+def _ages(line: Line) -> str:
+    return ", ".join(f"{one} {seconds(line[f'{one}_seconds'])}" for one in ("p50", "p99", "max"))
 
 
 def _peer(line: Line) -> str:
