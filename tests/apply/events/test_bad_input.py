@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import subprocess
@@ -77,6 +78,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "billions.avro": (PLAIN + block(1 << 31, b"ab"), "says that it has"),
     "schema.avro": (with_header(json.dumps(schema()).encode() + b" " * (4 << 20)), "larger than"),
     "nothing.avro": (b"Obj\x01", "header"),
+    "garbage.avro": (bytes(range(100, 256)) * 9, "it is no Avro file"),
+    "text.avro": (b"no events\n" * 3, "it is no Avro file"),
+    "packed.avro.gz": (gzip.compress(GOOD), "it is an Avro file inside gzip"),
+    "garbage.avro.gz": (b"\xff" * 99, "it is no Avro file"),
     "unpacked.jsonl.gz": (b"\x1f\x8b and no gzip", "unpacked"),
 }
 """Files of which nothing can be applied, and what their reason says."""
@@ -154,6 +159,16 @@ def test_each_kind_of_bad_input_is_a_dead_letter_and_everything_else_goes_on(
         assert reason in told[number], (number, told[number])
     assert [row["id"] for row in bucket.plain()] == [0, 5]
     assert bucket.plain("public/floats") == [{"id": "1.5"}]  # a number as text may be a key
+
+
+def test_lines_of_json_are_read_under_the_name_of_an_avro_file(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.avro", "", "", "", "", "", change(1, {"id": 1}))
+    path = bucket.put("b.avro.gz")
+    path.write_bytes(gzip.compress(f"{json.dumps(change(2, {'id': 2}))}\n".encode()))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1}, {"id": 2}]
+    assert _dead(bucket) == {}
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_again_and_has_no_dead_letters_then(

@@ -8,6 +8,7 @@ nothing of it is applied; therefore a file that does not fit in memory is read t
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -38,6 +39,7 @@ from mirrorlake.events import types
 from mirrorlake.events.decode.avro_file import MAGIC, MOST_HEADER
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.decode.json.events import schema_columns
+from mirrorlake.events.decode.json.lines import GZIP
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
@@ -224,7 +226,11 @@ class FileReader:
         try:
             columns = self._schema(file)
             with self._store.open(file.path) as opened:
-                has_types = opened.read(len(MAGIC)) == MAGIC or columns is not None
+                start = opened.read(len(MAGIC))
+                if _is_no_avro(file.path, start):
+                    reason = "it is no Avro file: it does not begin with `Obj` and the byte 1"
+                    return _Read(_dead(file, reason), likely)
+                has_types = start == MAGIC or columns is not None
                 opened.seek(0)
                 parts = self._parts(opened, file, columns, likely)
                 return _Read.of(parts, likely, has_types=has_types)
@@ -311,6 +317,14 @@ def _one_by_one(function: Callable[[TableId], Types]) -> Callable[[TableId], Typ
             return function(table)
 
     return locked
+
+
+def _is_no_avro(path: str, start: bytes) -> bool:
+    """Whether a file with the name of an Avro file begins neither as one, nor as lines of JSON or
+    gzip, which are read under any name: its lines would be told as no UTF-8."""
+    if not path.endswith((".avro", ".avro.gz")) or start.startswith((MAGIC, GZIP, BOM_UTF8)):
+        return False
+    return not start.isspace() and not start.lstrip().startswith(b"{")
 
 
 def _dead(file: FoundFile, reason: str) -> FileEvents:

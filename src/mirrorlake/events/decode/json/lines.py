@@ -17,11 +17,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from mirrorlake.events.decode.avro_file import MAGIC
 from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.envelope import MOST_EVENT, PAYLOAD, SOURCE_METADATA
 
 _PART = 1 << 20
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 
 MOST_VALUES = 1_000_000
 """Maximum number of values in one event: parsed, each takes up to 300 bytes."""
@@ -107,9 +108,17 @@ def _object_text(members: Iterable[tuple[str, Any]]) -> str:
 
 
 def _opened(file: BinaryIO) -> BinaryIO:
-    start = file.read(len(_GZIP))
+    start = file.read(len(GZIP))
     whole: Any = io.BufferedReader(_After(start, file), _PART)
-    return gzip.GzipFile(fileobj=whole) if start == _GZIP else whole  # type: ignore[return-value]
+    if start != GZIP:
+        return whole  # type: ignore[no-any-return]
+    unpacked = gzip.GzipFile(fileobj=whole)
+    if unpacked.peek(len(MAGIC)).startswith(MAGIC):
+        raise UnreadableEvents(
+            "it is an Avro file inside gzip, which is no form of event files: Avro files compress "
+            "their own blocks"
+        )
+    return unpacked  # type: ignore[return-value]
 
 
 class _After(io.RawIOBase):
