@@ -94,6 +94,29 @@ def test_errors_of_a_project_without_event_files_need_a_stream(run: Run, tmp_pat
     assert "Name a stream" in told.error
 
 
+def test_a_table_that_stopped_is_among_the_errors_until_it_goes_on(
+    run: Run, tmp_path: Path
+) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}))
+    run("apply", "--once")
+    put(tmp_path, "b.jsonl", event(2, {"id": 2}, key=("id", "v")))
+    put(tmp_path, "c.jsonl", event(3, {"id": 3}, "PUT"))
+    run("apply", "--once")
+    stopped, dead = run("errors", "--json").facts()
+    (table,) = run("status", "--json").facts()["tables"]
+    assert (stopped["file"], stopped["table"], stopped["events"]) == (None, "public.orders", None)
+    assert stopped["reason"].startswith(table["error"]["message"])
+    assert dead["file"] == "c.jsonl"
+    shown = run("errors")
+    assert (shown.code, "key has changed" in " ".join(shown.out.split())) == (1, True)
+    assert [one["file"] for one in run("dead-letters", "--json").facts()] == ["c.jsonl"]
+    for name in ("b.jsonl", "c.jsonl"):
+        put(tmp_path, name, event(4, {"id": 2}))
+    run("apply", "--once")
+    assert (run("errors").code, run("errors", "--json").facts()) == (0, [])
+
+
 def test_a_table_is_made_anew_and_others_stay_as_they_are(run: Run, tmp_path: Path) -> None:
     project(tmp_path)
     put(tmp_path, "a.jsonl", event(1, {"id": 1}), event(1, {"id": 1}, table="others"))

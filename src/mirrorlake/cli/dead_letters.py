@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +11,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json
 
 if TYPE_CHECKING:
     from mirrorlake.apply.events.remembered.waiting import WaitingDeletions
+    from mirrorlake.config import Project
 
 MOST_NAMED = 100
 """Maximum number of waiting deletions of a table that are shown one by one."""
@@ -32,18 +33,21 @@ def dead_letters(
     mirrorlake dead-letters
     mirrorlake dead-letters --replay      after the cause was fixed
     """
-    from mirrorlake.app.events.applying import dead_letters as found_in
-    from mirrorlake.app.events.applying import deletions_that_wait
     from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import project
-    from mirrorlake.cli.output import print_json, print_table
-    from mirrorlake.errors import printable
 
     settings = project(config)
     if replay:
         with interruptible_mirror(settings) as mirror:
             mirror.replay_events()
-    found = found_in(settings)
+    print_events(dead_events(settings), as_json=as_json)
+
+
+def dead_events(settings: Project) -> list[dict[str, Any]]:
+    """The events that could not be applied, and the deletions that wait."""
+    from mirrorlake.app.events.applying import dead_letters as found_in
+    from mirrorlake.app.events.applying import deletions_that_wait
+
     facts = [
         {
             "file": file.path,
@@ -54,10 +58,17 @@ def dead_letters(
             "retries": file.retries,
             "time": file.time,
         }
-        for file in found
+        for file in found_in(settings)
         for letter in file.letters
     ]
-    facts += [fact for table in deletions_that_wait(settings) for fact in _waiting(table)]
+    return facts + [fact for table in deletions_that_wait(settings) for fact in _waiting(table)]
+
+
+def print_events(facts: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print what could not be applied; ends with 1 if there is any."""
+    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.errors import printable
+
     if as_json:
         print_json(facts)
     elif facts:
@@ -68,17 +79,22 @@ def dead_letters(
         raise typer.Exit(1)
 
 
-def _waiting(found: WaitingDeletions) -> Iterator[dict[str, Any]]:
-    """The waiting deletions of a table, as events that could not be applied; their files are not
-    known."""
-    fact: dict[str, Any] = {
+def without_file(table: str, events: int | None) -> dict[str, Any]:
+    """What is told of a table and of no file. events: how many; None if it is not known."""
+    return {
         "file": None,
-        "table": str(found.table),
-        "events": 1,
+        "table": table,
+        "events": events,
         "rows": [],
         "retries": 0,
         "time": None,
     }
+
+
+def _waiting(found: WaitingDeletions) -> Iterator[dict[str, Any]]:
+    """The waiting deletions of a table, as events that could not be applied; their files are not
+    known."""
+    fact = without_file(str(found.table), events=1)
     shown = found.named[:MOST_NAMED]
     for one in shown:
         reason = (

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirrorlake.cli.dead_letters import dead_letters
+from mirrorlake.cli.dead_letters import dead_events, print_events, without_file
 from mirrorlake.cli.options import DEFAULT, Config, Json, project
 from mirrorlake.cli.service import DEFAULT_FOLDER, Location, ServiceFolder
 from mirrorlake.control.names import HOME
+
+if TYPE_CHECKING:
+    from mirrorlake.config import Project
 
 
 def errors(
@@ -23,17 +26,18 @@ def errors(
     as_json: Json = False,
 ) -> None:
     """Show the errors of a stream of a running service, and of its objects; without a stream, the
-    events that could not be applied, and the deletions that wait, as `mirrorlake dead-letters`.
-    Ends with 1 if there are any.
+    tables that have stopped, and as `mirrorlake dead-letters` the events that could not be applied
+    and the deletions that wait. Ends with 1 if there are any.
 
     \b
     mirrorlake errors orders
     mirrorlake errors             of a project with `source: {type: events}`
     """
     if stream is None:
-        if project(config).events is None:
+        settings = project(config)
+        if settings.events is None:
             raise typer.BadParameter("Name a stream: only a project of event files needs none.")
-        dead_letters(config=config, as_json=as_json)
+        print_events([*_stopped(settings), *dead_events(settings)], as_json=as_json)
         return
     from mirrorlake.cli.output import print_json, print_table
     from mirrorlake.cli.service import ServiceClient
@@ -46,3 +50,14 @@ def errors(
         print_table(("time", "reason", "message"), rows)
     if found:
         raise typer.Exit(1)
+
+
+def _stopped(settings: Project) -> list[dict[str, Any]]:
+    """The tables whose events are not applied until their error is mended, as `status` tells."""
+    from mirrorlake.app.events.status import stops
+    from mirrorlake.app.stores import store_of
+
+    return [
+        {**without_file(name, events=None), "reason": error["message"]}
+        for name, error in sorted(stops(store_of(settings)).items())
+    ]
