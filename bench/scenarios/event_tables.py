@@ -25,7 +25,8 @@ from bench.scenarios.apply import linked
 from bench.spark import session
 from bench.zone import Zone, changes
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.apply.events.consumer import BATCH_FILES, EventConsumer
+from mirrorlake.apply.events.batches.divided import BATCH_FILES
+from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
 from mirrorlake.apply.events.listing import EventFiles
 from mirrorlake.apply.events.settings import EventInput

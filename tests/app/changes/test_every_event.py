@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mirrorlake import Mirror, config
 from mirrorlake.app.changes.convert import ConvertedTable, convert
-from mirrorlake.apply.events import consumer
+from mirrorlake.apply.events.batches import divided
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from tests.app.changes.test_convert import CRASHES, Died, dying
 from tests.app.zones import MARKER, Zone
@@ -145,7 +145,7 @@ def test_changes_that_came_before_are_not_landed_again(tmp_path: Path) -> None:
 def test_the_files_of_a_minute_are_applied_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "BATCH_FILES", 2)
+    monkeypatch.setattr(divided, "BATCH_FILES", 2)
     one = Converted(tmp_path)
     events = one.events(*(("UPDATE", 1, str(number)) for number in range(9)))
     for minute, part in (("05", events[:5]), ("06", events[5:])):

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from mirrorlake.apply.events import consumer, file_reader, journal, lookups
+from mirrorlake.apply.events import file_reader, journal, lookups
+from mirrorlake.apply.events.batches import divided
 from mirrorlake.apply.events.columns import delta_type
 from mirrorlake.apply.events.journal import FileJournals
 from mirrorlake.delta.schema import parse
@@ -251,7 +252,7 @@ def small_sizes(random: Random) -> Iterator[None]:
         patch.setattr(small_files, "SMALLEST", random.choice([2, 3, 16]))
         patch.setattr(small_files, "FANOUT", random.choice([2, 8]))
         patch.setattr(journal, "MOST_RECORDS", random.choice([1, 64]))
-        patch.setattr(consumer, "BATCH_FILES", random.choice([2, 1_000, 1_000, 1_000]))
+        patch.setattr(divided, "BATCH_FILES", random.choice([2, 1_000, 1_000, 1_000]))
         yield
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.apply.events import consumer
+from mirrorlake.apply.events.batches import divided
 from mirrorlake.apply.events.journal import MOST_ROWS
 from mirrorlake.apply.events.remembered import merging, retention
 from mirrorlake.apply.events.table import EventTable
@@ -132,7 +133,7 @@ def test_what_is_forgotten_changes_no_table(
 def test_what_is_found_together_is_in_any_order_however_old_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "BATCH_FILES", 1)
+    monkeypatch.setattr(divided, "BATCH_FILES", 1)
     bucket = Bucket(tmp_path, retention=timedelta(days=5))
     now = int(bucket.clock.moment.timestamp() * 1000)
     bucket.put("a.jsonl", event(now - 90 * DAY, {"id": 1}, "DELETE"))

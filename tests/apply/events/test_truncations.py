@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.apply.events import consumer
+from mirrorlake.apply.events.batches import divided
 from mirrorlake.delta.schema import parse
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed
@@ -85,7 +85,7 @@ def test_a_backfill_that_comes_again_before_a_killed_truncation_brings_no_row_ba
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its row was deleted by the first commit, before the truncation is remembered."""
-    monkeypatch.setattr(consumer, "BATCH_FILES", 1)
+    monkeypatch.setattr(divided, "BATCH_FILES", 1)
     bucket = Bucket(tmp_path)
     row = event(1, {"id": 1, "v": 1}, read_method="postgresql-backfill-fulldump")
     bucket.put("a.jsonl", row, event(9, {"id": 9, "v": 9}))

@@ -7,9 +7,9 @@ were not recorded are read again, and their events change nothing (ST-223).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 import structlog
 
+from mirrorlake.apply.events.batches.divided import batches_of, chosen
 from mirrorlake.apply.events.batches.prepared import PreparedBatch
 from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import TableOutcome
@@ -57,11 +58,6 @@ from mirrorlake.storage.store import Store, UnsafePath
 log = structlog.get_logger()
 
 EVENTS_APPLIED, EVENTS_DEAD = "events_applied", "events_dead"
-BATCH_BYTES, BATCH_FILES = 384 << 20, 1_000
-"""Maximum size and number of files that are applied together, because their events are held in
-memory. With many keys, each batch reads most of the table, so that few large ones are faster."""
-
-
 LOOK = timedelta(hours=1)
 """Interval between two looks whether files with dead letters are still there."""
 
@@ -177,7 +173,7 @@ class EventConsumer:
             again = self._files.list(first_day)
             new += [file for file in again if file.path in waiting]
         done = 0
-        batches = list(_batches(new, by_folder=self._settings.keeps_changes))
+        batches = list(batches_of(new, by_folder=self._settings.keeps_changes))
         with suppress(_Ended):
             for number, batch in enumerate(batches):
                 is_last = number == len(batches) - 1
@@ -201,7 +197,7 @@ class EventConsumer:
             if all(letter.is_listed for letter in file.letters)
         }
         with suppress(_Ended):
-            for batch in _batches(files):
+            for batch in batches_of(files):
                 known = [dead[file.path].etag == file.etag for file in batch]
                 only = [
                     rows.get(file.path) if is_same else None
@@ -220,7 +216,7 @@ class EventConsumer:
         applied = [file for file in files if file.path in known]
         others = [file for file in files if file.path not in known]
         # Not in one batch, whose large files are read after the others.
-        batches = [*_batches(others), *_batches(applied)]
+        batches = [*batches_of(others), *batches_of(applied)]
 
         def read(state: StateRebuild) -> None:
             reader = FileReader(
@@ -311,7 +307,7 @@ class EventConsumer:
     ) -> None:
         """Apply some of the files of a batch. tables: of files that were read before, the tables
         that are left; None for all."""
-        for parts in _chosen(self._reader.parts(files), only):
+        for parts in chosen(self._reader.parts(files), only):
             some = parts
             if tables is None:
                 for file, part in zip(files, parts, strict=True):
@@ -548,49 +544,3 @@ class EventConsumer:
             known = EventTable(self._store, table, self._settings, self._reached)
             self._tables[table] = known
         return known
-
-
-def _chosen(
-    groups: Iterator[Sequence[FileEvents]], only: Sequence[np.ndarray | None]
-) -> Iterator[Sequence[FileEvents]]:
-    """Groups with one entry per file, of which only the events with some numbers are left: `only`
-    of each file, None for all; all of all files without it."""
-    for parts in groups:
-        yield [_only(part, rows) for part, rows in zip(parts, only, strict=True)] if only else parts
-        del parts  # before the next ones are read
-
-
-def _only(part: FileEvents, rows: np.ndarray | None) -> FileEvents:
-    if rows is None:
-        return part
-    found = (events.only(np.isin(events.row, rows)) for events in part.tables)
-    return replace(part, tables=[events for events in found if len(events)])
-
-
-def _batches(files: Iterable[FoundFile], *, by_folder: bool = False) -> Iterator[list[FoundFile]]:
-    """by_folder: files of one folder are divided only where they are too large together."""
-    batch: list[FoundFile] = []
-    size = 0
-    for file in files:
-        is_full = len(batch) >= BATCH_FILES
-        if is_full and not (by_folder and _folder(file) == _folder(batch[-1])):
-            yield batch
-            batch, size = [], 0
-        while batch and size + file.unpacked_size > BATCH_BYTES:
-            part = _folders_before(batch, file) if by_folder else batch
-            yield part
-            batch = batch[len(part) :]
-            size = sum(one.unpacked_size for one in batch)
-        batch.append(file)
-        size += file.unpacked_size
-    if batch:
-        yield batch
-
-
-def _folders_before(batch: Sequence[FoundFile], file: FoundFile) -> list[FoundFile]:
-    """The files of other folders than the one of the next file; all if there are none."""
-    return [one for one in batch if _folder(one) != _folder(file)] or [*batch]
-
-
-def _folder(file: FoundFile) -> str:
-    return file.path.rpartition("/")[0]
