@@ -40,6 +40,22 @@ def test_dead_letters_are_shown_and_replayed(run: Run, tmp_path: Path) -> None:
     assert len(rows_of(tmp_path / "lake/Tables/public/orders")) == 2
 
 
+@pytest.mark.clause("ST-254")
+def test_a_replay_names_the_files_that_are_gone_and_drops_what_is_listed_of_them(
+    run: Run, tmp_path: Path
+) -> None:
+    project(tmp_path)
+    put(tmp_path, "a.jsonl", event(1, {"id": 1}))
+    put(tmp_path, "b.jsonl", event(2, {"id": 2}, "PUT"))
+    run("apply", "--once")
+    (tmp_path / "bucket/b.jsonl").unlink()
+    assert run("errors").code == 1
+    done = run("dead-letters", "--replay")
+    assert (done.code, "b.jsonl, which is gone" in done.error) == (0, True)
+    assert run("errors").code == 0
+    assert "could not be applied" not in run("status").out
+
+
 @pytest.mark.clause("ST-230")
 def test_deletions_that_wait_for_their_key_are_shown_and_stop_nothing(
     run: Run, tmp_path: Path

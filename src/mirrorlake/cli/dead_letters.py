@@ -28,6 +28,7 @@ def dead_letters(
     for the event with their key. Ends with 1 if there are any.
 
     A replay applies all events of these files. Events that were already applied change nothing.
+    What is listed of files that are gone is dropped.
 
     \b
     mirrorlake dead-letters
@@ -35,11 +36,14 @@ def dead_letters(
     """
     from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import say
+    from mirrorlake.errors import printable
 
     settings = project(config)
     if replay:
         with interruptible_mirror(settings) as mirror:
-            mirror.replay_events()
+            for path in mirror.replay_events().gone_files:
+                say(f"dropped the dead letters of {printable(path)}, which is gone")
     print_events(dead_events(settings), as_json=as_json)
 
 

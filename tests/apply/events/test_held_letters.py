@@ -13,7 +13,7 @@ from mirrorlake.apply.events.journal import ReadFile
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.model.table import TableId
-from tests.apply.events.bucket import Bucket, event
+from tests.apply.events.bucket import MINUTE, Bucket, event
 
 ORDERS = TableId("public", "orders")
 
@@ -146,3 +146,48 @@ def stop(monkeypatch: pytest.MonkeyPatch, tables: set[TableId]) -> None:
         return apply(table, *events)
 
     monkeypatch.setattr(EventTable, "apply", refusing)
+
+
+@pytest.mark.clause("ST-253", "ST-254")
+def test_dead_letters_of_files_that_are_gone_are_dropped(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bad = event(2, {"id": 2}, "PUT")
+    gone = bucket.put("a.jsonl", event(1, {"id": 1}), bad)
+    bucket.put("b.jsonl", event(3, {"id": 3}), bad)
+    bucket.cycle()
+    gone.unlink()
+    consumer = bucket.consumer()
+    assert consumer.drop_gone() == [f"public_orders/{MINUTE}/a.jsonl"]
+    assert consumer.replay() == 1
+    (left,) = bucket.consumer()._journal.dead
+    assert left.path.endswith("b.jsonl")
+    assert bucket.consumer().drop_gone() == []
+    assert bucket.cycle(anew=True) == 0
+    # One that comes back is read again; what was applied changes nothing.
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+@pytest.mark.clause("ST-253")
+def test_a_file_that_comes_back_unchanged_has_its_dead_letters_again(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    path = bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}, "PUT"))
+    bucket.put("b.jsonl", event(3, {"id": 3}))
+    bucket.cycle()
+    path.rename(tmp_path / "aside")
+    assert len(bucket.consumer().drop_gone()) == 1
+    (tmp_path / "aside").rename(path)
+    bucket.cycle(anew=True)
+    (file,) = bucket.consumer()._journal.dead
+    assert [one.rows for one in file.letters] == [(1,)]
+    assert bucket.plain() == [{"id": 1}, {"id": 3}]
+
+
+def test_no_dead_letters_are_dropped_while_the_place_seems_not_to_be_there(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}, "PUT"))
+    bucket.cycle()
+    bucket.folder.rename(tmp_path / "aside")
+    assert bucket.consumer().drop_gone() == []
+    assert len(bucket.consumer()._journal.dead) == 1

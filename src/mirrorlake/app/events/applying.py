@@ -108,8 +108,10 @@ class EventApplier:
         return self.report
 
     def replay(self) -> ApplyReport:
-        """Read the files with dead letters again (ST-254). Raises LeaseHeld, Unavailable."""
+        """Read the files with dead letters again, and drop those of files that are gone (ST-254).
+        Raises LeaseHeld, Unavailable."""
         with self._consuming() as consumer, storage_errors(self._settings.described):
+            self.report.gone_files = consumer.drop_gone()
             consumer.replay()
         return self.report
 

@@ -46,10 +46,12 @@ class TableReport:
 @dataclass(slots=True)
 class ApplyReport:
     """What a run did, by table name. stopped_targets: the tables built from change feeds that could
-    not be brought up to date, and why."""
+    not be brought up to date, and why. gone_files: the event files whose dead letters were dropped
+    because they are not there any more."""
 
     tables: dict[TableId, TableReport] = field(default_factory=dict)
     stopped_targets: dict[TableId, MirrorlakeError] = field(default_factory=dict)
+    gone_files: list[str] = field(default_factory=list)
 
     @property
     def errors(self) -> list[TableError]:

@@ -206,6 +206,28 @@ class EventConsumer:
                 self._apply(batch, "", only)
         return len(files)
 
+    def drop_gone(self) -> list[str]:
+        """Drop the dead letters of files that are gone. Returns their paths. Raises OSError.
+
+        None while there is no file or folder at all: a place that is not there looks so. A file
+        that comes back is read again, whatever its content.
+        """
+        there = self._source.list(self._settings.path)
+        if not there.files and not there.folders:
+            return []
+        gone = list[ReadFile]()
+        for file in self._journal.dead:
+            self._go_on()
+            with suppress(UnsafePath):  # a link may stand in its place
+                if self._is_gone(file.path):
+                    gone.append(file)
+        if gone:
+            self._check()
+            now = format_time(self._clock.now())
+            left = [ReadFile(one.path, f"{HELD}gone", one.minute, time=now) for one in gone]
+            self._add_files(left, self._journal.horizon)
+        return [file.path for file in gone]
+
     def rebuild(self, table: TableId) -> None:
         """Compute the state of a table anew, from the files of the retention (`rebuild`). Raises
         TableError, OSError."""
@@ -476,13 +498,20 @@ class EventConsumer:
         if (now := self._clock.now()) - self._looked >= LOOK:
             self._looked, self._there = now, {}
         if path not in self._there:
-            self._there[path] = True
             try:
-                with suppress(PermissionError):  # it is there
-                    self._source.open(path).close()
-            except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UnsafePath):
+                self._there[path] = not self._is_gone(path)
+            except UnsafePath:
                 self._there[path] = False
         return self._there[path]
+
+    def _is_gone(self, path: str) -> bool:
+        """Raises OSError, UnsafePath."""
+        try:
+            with suppress(PermissionError):  # it is there
+                self._source.open(path).close()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return True
+        return False
 
     def _first_day(self, waiting_ms: int | None, new: Iterable[ReadFile] = ()) -> str:
         """The first day whose files tell what is remembered. waiting_ms: as in
@@ -526,14 +555,17 @@ class EventConsumer:
         # While files are held, the horizon must not advance.
         wanted = self._journal.horizon if self._held or not horizon else horizon
         if recorded:
-            self._journal = self._journals.add(
-                self._journal,
-                recorded,
-                wanted,
-                lambda: self._first_day(self._waiting_ms(more=recorded), recorded),
-            )
-            self._reached(CrashPoint.EVENT_FILES_RECORDED)
+            self._add_files(recorded, wanted)
         return applied
+
+    def _add_files(self, files: Sequence[ReadFile], horizon: str) -> None:
+        self._journal = self._journals.add(
+            self._journal,
+            files,
+            horizon,
+            lambda: self._first_day(self._waiting_ms(more=files), files),
+        )
+        self._reached(CrashPoint.EVENT_FILES_RECORDED)
 
     def _known(self, table: TableId) -> Types:
         return self._table(table).known
