@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import pickle
 import sys
+import threading
 from collections.abc import Callable
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +307,37 @@ class TestLocations:
         options = pickle.loads(pickle.dumps(s3.options))
         with open_file(bucket.location("a/b"), options) as file:
             assert file.read() == b"content"
+
+    def test_no_number_of_refusals_ends_the_retries_of_a_request_before_its_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        class Busy(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(503 if len(asked) <= 20 else 200)
+                self.send_header("Content-Length", "0")
+                self.send_header("ETag", '"e"')
+                self.send_header("Last-Modified", "Mon, 30 Nov 2026 12:00:00 GMT")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        quick = {
+            "init_backoff": timedelta(milliseconds=1),
+            "max_backoff": timedelta(milliseconds=2),
+        }
+        retry = urls._retry() | {"backoff": quick}
+        monkeypatch.setattr(urls, "_retry", lambda: retry)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = f"http://127.0.0.1:{server.server_port}"
+            assert open_store("s3://bucket", ObjectOptions(address, "r")).read("a") == b""
+            server.shutdown()
+        assert len(asked) == 21
 
     def test_a_storage_that_does_not_answer_is_an_error_of_the_system(
         self, monkeypatch: pytest.MonkeyPatch

@@ -288,16 +288,21 @@ def _client_options(endpoint: str) -> ClientConfig:
 
 
 def _retry() -> RetryConfig:
-    """Failures that last seconds are retried here; longer ones by the caller, which can be
-    stopped."""
+    """Failures that last half a minute are retried here; longer ones by the caller, which can be
+    stopped. The time is the limit: pauses are random, so that a number of them says nothing of
+    it."""
     return {
-        "max_retries": 8,
+        "max_retries": _NO_LIMIT,
         "retry_timeout": timedelta(seconds=30),
         "backoff": {
             "init_backoff": timedelta(milliseconds=100),
             "max_backoff": timedelta(seconds=2),
+            "base": 3,  # by less, random pauses stay short
         },
     }
+
+
+_NO_LIMIT = 1000
 
 
 _AZURE_FORMS = "abfss"
