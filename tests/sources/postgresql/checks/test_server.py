@@ -156,6 +156,19 @@ def test_the_owner_of_a_table_gives_the_right_to_publish_it(visitor: Captured) -
     assert findings(visitor, "publication") == []
 
 
+@pytest.mark.parametrize("is_member", [True, False])
+def test_a_user_who_inherits_nothing_is_told_how_to(visitor: Captured, is_member: bool) -> None:
+    user, owner = f"visitor_{visitor.database.name}", f"grower_{visitor.database.name}"
+    visitor.run(*PEARS, f"create role {owner}", f"alter table pears owner to {owner}")
+    visitor.run(f"alter role {user} noinherit", *[f"grant {owner} to {user}"] * is_member)
+    finding = the_finding(visitor, "publication", ERROR)
+    assert "inherit" in finding.remedy
+    statements = re.findall("`([^`]+)`", finding.remedy)
+    visitor.run(*statements[:-1])  # the last one is for an administrator
+    assert findings(visitor, "publication") == []
+    visitor.begin()
+
+
 def test_the_role_of_a_superuser_is_not_given(visitor: Captured) -> None:
     visitor.run(*PEARS)
     finding = the_finding(visitor, "publication", ERROR)

@@ -69,8 +69,30 @@ def _creation(
         owned = [table for table in foreign if table.owner == owner]
         yield _error(
             f"{refused}: it does not own {_named(owned)}",
-            f'Run `grant "{owner}" to "{user}"`, or {administrator}.',
+            f"Run {_membership(connection, owner)}, or {administrator}.",
         )
+
+
+def _membership(connection: Connection, owner: str) -> str:
+    """The statements that let our user act as the owner of tables, in backticks.
+
+    Whether a member has the rights of the role is an option of the user before PostgreSQL 16, and
+    of each membership since then. PostgreSQL documentation: "Role Membership".
+    """
+    user = connection.info.user
+    ((is_member, inherits),) = connection.execute(
+        "select pg_has_role(%s, 'member'), rolinherit from pg_roles where rolname = current_user",
+        [owner],
+    ).fetchall()
+    grant, inherit = f'grant "{owner}" to "{user}"', f'alter role "{user}" inherit'
+    if not is_member and inherits:
+        return f"`{grant}`"
+    if connection.info.server_version >= _BY_MEMBERSHIP:
+        return f"`{grant} with inherit true`"
+    return f"`{inherit}`" if is_member else f"`{grant}` and `{inherit}`"
+
+
+_BY_MEMBERSHIP = 160_000
 
 
 def _addition(
