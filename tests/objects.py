@@ -60,6 +60,14 @@ class S3Server:
         bucket, _, key = url.removeprefix("s3://").partition("/")
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, key, content)
 
+    def delete(self, url: str) -> None:
+        """Delete an object by no request."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        bucket, _, key = url.removeprefix("s3://").partition("/")
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(bucket, key)
+
     def counted(self, app: Callable[..., Any]) -> Callable[..., Any]:
         one_at_a_time = threading.Lock()
 

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -40,6 +41,7 @@ from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import (
     Absence,
     Entry,
+    InvalidKey,
     Listing,
     StorageFailed,
     Unlisted,
@@ -92,16 +94,40 @@ class ObjectStore:
 
     def list(self, folder: str) -> Listing:
         prefix = _key(folder) if folder else None
-        with _in_bucket(folder):
-            found = self._client.list_with_delimiter(prefix)
+        try:
+            with _in_bucket(folder):
+                found = self._client.list_with_delimiter(prefix)
+        except StorageFailed as error:
+            if error.errno != errno.EILSEQ:
+                raise
+            failed = InvalidKey(error.errno, error.strerror, folder)
+            failed.beside = partial(self._beside_invalid, folder)
+            raise failed from None
         # Consoles create an object with the name of the folder, which is not a file in it.
         files = [_entry(meta) for meta in found["objects"] if meta["path"] != prefix]
         folders = [path.rpartition("/")[2] for path in found["common_prefixes"]]
-        return Listing(
-            tuple(sorted((f for f in files if _is_addressable(f.name)), key=lambda f: f.name)),
-            tuple(sorted(filter(_is_addressable, folders))),
-            not all(map(_is_addressable, [*folders, *(file.name for file in files)])),
-        )
+        return _listing(files, folders)
+
+    def _beside_invalid(self, folder: str) -> Listing:
+        """What a folder has from the name `0` on, behind the keys that go on with an empty part,
+        `.` or `..`, with one request for each folder in it. Raises StorageFailed if there are such
+        keys further down as well."""
+        start = f"{_key(folder)}/" if folder else ""
+        first = self.entry(f"{start}0")
+        files, folders = {} if first is None else {"0": first}, list[str]()
+        after = f"{start}0"
+        while after:
+            with _in_bucket(folder):
+                pages = self._client.list(start[:-1] or None, offset=after, chunk_size=PAGE)
+                after = ""
+                for meta in itertools.chain.from_iterable(pages):
+                    name, is_folder, _ = meta["path"].removeprefix(start).partition("/")
+                    if is_folder:
+                        folders.append(name)
+                        after = f"{start}{name}{_END_OF_FOLDER}"
+                        break
+                    files[name] = _entry(meta)
+        return _listing([*files.values()], folders)
 
     def tree(self, folder: str) -> dict[str, Listing]:
         tree = Tree(_key(folder) if folder else "")
@@ -359,6 +385,14 @@ class ObjectStore:
 
 def _key(path: str) -> str:
     return "/".join(checked(path))
+
+
+def _listing(files: Sequence[Entry], folders: Sequence[str]) -> Listing:
+    return Listing(
+        tuple(sorted((f for f in files if _is_addressable(f.name)), key=lambda f: f.name)),
+        tuple(sorted(filter(_is_addressable, folders))),
+        not all(map(_is_addressable, [*folders, *(file.name for file in files)])),
+    )
 
 
 def _is_addressable(name: str) -> bool:

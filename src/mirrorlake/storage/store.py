@@ -6,7 +6,7 @@ that `landing.names` has encoded; a store rejects every other path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,6 +58,16 @@ class UnsafePath(ValueError):
 
 class StorageFailed(OSError):
     """The storage did not return a file, or not all of it, although the file is not at fault."""
+
+
+class InvalidKey(StorageFailed):
+    """A folder has keys that are no paths, because a part of them is empty, `.` or `..`, and its
+    storage does not list it with them.
+
+    beside: lists what else it has, but the names that come before `0` as bytes. Raises OSError.
+    """
+
+    beside: Callable[[], Listing]
 
 
 class Store(Protocol):

@@ -71,6 +71,44 @@ def test_tables_are_made_of_event_files_in_a_bucket(s3: S3Server, tmp_path: Path
     assert dead_letters(found) == []
 
 
+@pytest.mark.clause("ST-253")
+@pytest.mark.parametrize(
+    ("key", "folder"),
+    [
+        ("crm/events//a.jsonl", "crm/events"),
+        ("crm/events//public_orders/2026/11/20/10/05/a.jsonl", "crm/events"),
+        (f"{HOUR}/05//a.jsonl", f"{HOUR}/05"),
+        (f"{HOUR}/05/../a.jsonl", f"{HOUR}/05"),
+        (f"{HOUR}//05/a.jsonl", HOUR),
+    ],
+)
+def test_a_key_that_is_no_path_is_a_dead_letter_and_everything_else_goes_on(
+    s3: S3Server, tmp_path: Path, key: str, folder: str
+) -> None:
+    url = s3.new_bucket()
+    found = project(tmp_path, url, s3.endpoint)
+    s3.put(f"{url}/{key}", text(event(99, {"id": 99})))
+    names = ["00/a.jsonl", "05/0", "05/0.jsonl", "05/b.jsonl", "05/in/c.jsonl", "06/a.jsonl"]
+    for number, name in enumerate(names):
+        s3.put(f"{url}/{HOUR}/{name}", text(event(number + 1, {"id": number})))
+    s3.put(f"{url}/crm/events/flat.jsonl", text(event(50, {"id": 50})))
+    mirror = Mirror(found)
+    mirror.apply_once()
+    orders = tmp_path / "lake/Tables/public/orders"
+    assert sorted(row["id"] for row in rows_of(orders)) == [*range(len(names)), 50]
+    (dead,) = dead_letters(found)
+    assert (dead.path, dead.letters[0].is_file) == (f"{folder}//", True)
+    assert "empty part" in dead.letters[0].reason
+    s3.put(f"{url}/{HOUR}/07/a.jsonl", text(event(60, {"id": 60})))
+    mirror.apply_once()
+    assert [one.time for one in dead_letters(found)] == [dead.time]  # told once
+    assert len(rows_of(orders)) == len(names) + 2
+    assert Mirror(found).replay_events().gone_files == []
+    s3.delete(f"{url}/{key}")
+    assert Mirror(found).replay_events().gone_files == [f"{folder}//"]
+    assert dead_letters(found) == []
+
+
 def test_a_bucket_that_is_not_there_is_told_and_nothing_is_lost(
     s3: S3Server, tmp_path: Path
 ) -> None:
@@ -158,3 +196,18 @@ def test_a_bucket_of_events_does_not_hold_the_root(tmp_path: Path) -> None:
         )
         with pytest.raises(ConfigError, match="holds root"):
             config.load(path)
+
+
+def test_of_keys_that_are_no_paths_below_each_other_nothing_is_read_and_nothing_lost(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    url = s3.new_bucket()
+    found = project(tmp_path, url, s3.endpoint)
+    for number, key in enumerate(["crm/events//x", f"{HOUR}/05//x", f"{HOUR}/05/a.jsonl"]):
+        s3.put(f"{url}/{key}", text(event(number + 1, {"id": number})))
+    with pytest.raises(Unavailable, match="empty path segment"):
+        Mirror(found).apply_once()
+    s3.delete(f"{url}/crm/events//x")
+    Mirror(found).apply_once()
+    (row,) = rows_of(tmp_path / "lake/Tables/public/orders")
+    assert row["id"] == 2

@@ -24,6 +24,7 @@ from mirrorlake.apply.events.batches.spread import EventSpread
 from mirrorlake.apply.events.batches.tasks import EventPlaces
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.journal import FileJournals, ReadFile
+from mirrorlake.apply.events.listing import EventFiles
 from mirrorlake.apply.events.remembered.state import FOLDER, states
 from mirrorlake.apply.events.remembered.waiting import WaitingDeletions, waiting_deletions
 from mirrorlake.apply.events.table_report import EventTableReport
@@ -89,7 +90,8 @@ class EventApplier:
         check_root(self._project, self._store)
         where = self._settings.described
         try:
-            listing = event_store_of(self._settings).list(self._settings.path)
+            store = event_store_of(self._settings)
+            listing = EventFiles(store, self._settings).listed(store, self._settings.path)
         except OSError as error:
             message = f"{where} cannot be listed: {error.strerror or type(error).__name__}"
             hint = "Check the place and the credentials in the environment."

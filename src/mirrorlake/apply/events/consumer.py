@@ -6,7 +6,7 @@ were not recorded are read again, and their events change nothing (ST-223).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ from mirrorlake.apply.events.journal import (
     day_of,
     letters_of,
     replayable,
+    unread,
     with_those_of,
 )
-from mirrorlake.apply.events.listing import EventFiles, FoundFile, moment_of
+from mirrorlake.apply.events.listing import INVALID, EventFiles, FoundFile, moment_of
 from mirrorlake.apply.events.reading import (
     DeadLetter,
     FileEvents,
@@ -165,6 +166,7 @@ class EventConsumer:
         # A look-back that was increased takes effect at once.
         first_day = min(self._journal.horizon, self._horizon((), started))
         new = [file for file in self._files.list(first_day) if self._is_new(file)]
+        self._tell_invalid()
         if not new:
             return 0
         waiting = {path for path, held in self._held.items() if held.waits}
@@ -206,13 +208,24 @@ class EventConsumer:
                 self._apply(batch, "", only)
         return len(files)
 
+    def _tell_invalid(self) -> None:
+        """Record keys that are no paths as dead letters, once for each folder."""
+        dead = {file.path for file in self._journal.dead}
+        if not (new := self._files.invalid.keys() - dead):
+            return
+        self._check()
+        now = format_time(self._clock.now())
+        found = [unread(path, self._files.invalid[path], now) for path in sorted(new)]
+        self._add_files(found, self._journal.horizon)
+        log.warning(EVENTS_DEAD, files=sorted(new))
+
     def drop_gone(self) -> list[str]:
         """Drop the dead letters of files that are gone. Returns their paths. Raises OSError.
 
         None while there is no file or folder at all: a place that is not there looks so. A file
         that comes back is read again, whatever its content.
         """
-        there = self._source.list(self._settings.path)
+        there = self._files.listed(self._source, self._settings.path)
         if not there.files and not there.folders:
             return []
         gone = list[ReadFile]()
@@ -221,6 +234,10 @@ class EventConsumer:
             with suppress(UnsafePath):  # a link may stand in its place
                 if self._is_gone(file.path):
                     gone.append(file)
+        if invalid := [file for file in self._journal.dead if file.path.endswith(INVALID)]:
+            self._files.invalid.clear()
+            deque(self._files.list(""), maxlen=0)
+            gone += [file for file in invalid if file.path not in self._files.invalid]
         if gone:
             self._check()
             now = format_time(self._clock.now())

@@ -274,6 +274,12 @@ def letters_of(letters: Iterable[DeadLetter]) -> tuple[DeadLetters, ...]:
     )
 
 
+def unread(path: str, reason: str, time: str) -> ReadFile:
+    """What cannot even be opened."""
+    letters = (DeadLetters("", reason, (WHOLE_FILE,), 1),)
+    return ReadFile(path, f"{HELD}unread", letters=letters, time=time)
+
+
 def day_of(moment: datetime) -> str:
     return f"{moment.year:04}{moment:%m%d}"
 

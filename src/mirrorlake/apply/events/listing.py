@@ -19,7 +19,7 @@ import structlog
 
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.events.paths import NameFacts, schema_file
-from mirrorlake.storage.store import Listing, Store
+from mirrorlake.storage.store import InvalidKey, Listing, Store
 from mirrorlake.storage.tree import Lister, lister_for
 
 _WIDTHS = (4, 2, 2, 2, 2)
@@ -28,6 +28,11 @@ SCHEMA_FILE = ".avsc"
 _PACKED = 32
 """The assumed compression ratio of gzipped JSON events."""
 FOLDER_SKIPPED, FILE_SKIPPED = "event_folder_skipped", "event_file_skipped"
+INVALID = "//"
+_INVALID_REASON = (
+    "its keys with an empty part, `.` or `..` cannot be read, nor files and folders beside them "
+    "whose names begin with a blank or one of !\"#$%&'()*+,-."
+)
 _HIDDEN = {"_temporary", "_delta_log", "_change_data", "_spark_metadata", "_checkpoints"}
 """Folders that Spark and Delta write beside data."""
 _ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
@@ -54,6 +59,9 @@ class FoundFile:
 class EventFiles:
     def __init__(self, store: Store, settings: EventInput) -> None:
         self.store, self._settings = store, settings
+        self.invalid = dict[str, str]()
+        """The folders that have keys which are no paths, each with INVALID behind its path, and
+        what is not read of them."""
         self._skipped = set[str]()
         self._past = set[str]()  # folders that have only days before the horizon
         self._newest = ""  # the horizon for which they have
@@ -65,14 +73,22 @@ class EventFiles:
             self._newest = horizon
         yield from self._below(self.store, self._settings.path, "", horizon)
 
+    def listed(self, lister: Lister, folder: str) -> Listing:
+        """A folder without keys that are no paths, which are noted. Raises OSError."""
+        try:
+            return lister.list(folder)
+        except InvalidKey as error:
+            self.invalid[f"{folder}{INVALID}"] = _INVALID_REASON
+            return error.beside()
+
     def _below(
         self, lister: Lister, folder: str, date: str, horizon: str
     ) -> Generator[FoundFile, None, bool]:
         """Returns whether the folder has days before the horizon, and nothing else."""
-        listing = lister.list(folder)
+        listing = self.listed(lister, folder)
         has_files = listing.omits or any(one.size for one in listing.files)
         is_past = bool(date and listing.folders) and not has_files
-        if listing.omits:
+        if listing.omits and f"{folder}{INVALID}" not in self.invalid:
             self._tell_omitted(folder)
         yield from self._files(folder, listing, date if moment_of(date) else "")
         for name in listing.folders:
@@ -104,7 +120,7 @@ class EventFiles:
 
     def _is_object(self, lister: Lister, path: str, date: str) -> bool:
         """Whether a folder whose name begins with `_` is that of an object. Tells once if not."""
-        if not date and any(_dated("", name) for name in lister.list(path).folders):
+        if not date and any(_dated("", name) for name in self.listed(lister, path).folders):
             return True
         if path not in self._skipped:
             self._skipped.add(path)
