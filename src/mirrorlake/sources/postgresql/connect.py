@@ -17,7 +17,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg import conninfo, pq
 
-from mirrorlake.errors import SourceUnavailable, UsageError
+from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, UsageError
 from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.postgresql import foreign_text
 from mirrorlake.sources.postgresql.foreign_text import has_no_encoding
@@ -386,9 +386,20 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Errors of the connection become ours; errors of a statement stay what they are."""
+    """Errors of the connection become ours, and that a function may not be executed; other errors
+    of a statement stay what they are."""
     try:
         yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        refused = re.search(r"permission denied for function (\w+)", str(error))
+        if refused is None:
+            raise
+        raise PrerequisiteMissing(
+            f"the user of the source may not execute {refused[1]}",
+            where="PostgreSQL",
+            hint=f"Run `grant execute on function {refused[1]}` to that user as a superuser: "
+            "`mirrorlake check` prints the statement.",
+        ) from error
     except psycopg.OperationalError as error:
         if _lacks_replication(error):
             user = (error.pgconn.user if error.pgconn else b"").decode()

@@ -101,10 +101,11 @@ class PostgresSource:
         except SourceUnavailable as error:
             return [CheckResult(REACHABLE, CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
-            findings = [
-                CheckResult(REACHABLE, CheckSeverity.OK, f"connected to {connection.info.dbname}"),
-                *server_checks.server(connection, self._settings),
-            ]
+            name = connection.info.dbname
+            findings = [CheckResult(REACHABLE, CheckSeverity.OK, f"connected to {name}")]
+            if refused := server_checks.functions(connection):
+                return [*findings, refused]
+            findings += server_checks.server(connection, self._settings)
             catalog = self._catalog()
             tables = self._described(catalog)
             tables = _with_refused(tables, self._look.tables(tables))

@@ -105,6 +105,24 @@ def test_a_user_who_may_not_replicate_is_told_how(visitor: Captured) -> None:
     assert the_finding(visitor, "rights", OK)
 
 
+@pytest.mark.parametrize(
+    "function", ["pg_drop_replication_slot(name)", "pg_current_wal_insert_lsn()"]
+)
+def test_a_user_who_may_not_execute_a_function_is_told_which(
+    visitor: Captured, function: str
+) -> None:
+    visitor.run(f"revoke execute on function {function} from public")
+    name = function.split("(", maxsplit=1)[0]
+    finding = the_finding(visitor, "rights", ERROR)
+    assert f"may not execute {name}(" in finding.message
+    if name == "pg_drop_replication_slot":
+        with pytest.raises(PrerequisiteMissing, match=f"may not execute {name}"):
+            visitor.begin()
+    cure(visitor, finding)
+    assert the_finding(visitor, "rights", OK)
+    visitor.begin()
+
+
 def test_a_user_who_may_not_create_a_publication_is_told_how(visitor: Captured) -> None:
     user = f"visitor_{visitor.database.name}"
     visitor.run(f"revoke create on database {visitor.database.name} from {user}")

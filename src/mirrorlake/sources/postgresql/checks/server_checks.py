@@ -122,6 +122,38 @@ def _rights(connection: Connection) -> CheckResult:
     return CheckResult("rights", _OK, f"user {user} may replicate")
 
 
+def functions(connection: Connection) -> CheckResult | None:
+    """The functions that our user needs and may not execute; without these, other checks fail.
+    PostgreSQL lets everybody execute them; an administrator may have revoked that."""
+    rows = connection.execute(
+        "select format('%%s(%%s)', proname, pg_get_function_identity_arguments(oid)) "
+        "from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any(%s) "
+        "and not has_function_privilege(oid, 'execute') order by 1",
+        [list(_FUNCTIONS)],
+    )
+    missing = ", ".join(str(name) for (name,) in rows)
+    if not missing:
+        return None
+    user = connection.info.user
+    return CheckResult(
+        "rights",
+        _ERROR,
+        f"user {user} may not execute {missing}",
+        f'Run `grant execute on function {missing} to "{user}"` as a superuser.',
+    )
+
+
+_FUNCTIONS = (
+    "pg_current_snapshot",
+    "pg_current_wal_insert_lsn",
+    "pg_current_wal_lsn",
+    "pg_drop_replication_slot",
+    "pg_get_replication_slots",  # of the view pg_replication_slots
+    "pg_partition_tree",
+    "pg_wal_lsn_diff",
+)
+
+
 def _retention(connection: Connection) -> CheckResult:
     limit = _setting(connection, "max_slot_wal_keep_size")
     if limit == "-1":
