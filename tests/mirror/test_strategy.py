@@ -67,7 +67,6 @@ class TestTable:
                 "it is partitioned by at, a timestamp",
             ),
             (table(properties={"delta.constraints.positive": "id > 0"}), "constraint positive"),
-            (table(properties={"delta.appendOnly": "TRUE"}), "append-only"),
             (table(properties={"delta.enableDeletionVectors": "false"}), "no deletion vectors"),
             (TableFacts(properties=OURS, fields=(column(),)), "no deletion vectors"),
             (table(fields=(column(nullable=False),)), "id is NOT NULL"),
@@ -99,9 +98,12 @@ class TestTable:
                 table(properties={"delta.setTransactionRetentionDuration": "interval 1 day"}),
                 "remove the recorded progress",
             ),
+            (table(properties={"delta.appendOnly": "TRUE"}), "no updates and deletions"),
         ],
     )
-    def test_a_table_whose_log_may_mislead_is_refused(self, found: TableFacts, told: str) -> None:
+    def test_a_table_that_no_strategy_can_write_is_refused(
+        self, found: TableFacts, told: str
+    ) -> None:
         assert told in found.refused
 
     def test_columns_that_delta_computes_are_named(self) -> None:

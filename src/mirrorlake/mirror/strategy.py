@@ -67,6 +67,10 @@ PLAIN = frozenset({"boolean", "byte", "short", "integer", "long", "string", "dat
 """Types, besides decimals, whose values have a unique text. The text of a timestamp may depend on
 the time zone of the session, and the text of a floating point number on the writer."""
 
+APPEND_ONLY = "delta.appendOnly"
+RECORDED_FOR = "delta.setTransactionRetentionDuration"
+REFUSED_PROPERTIES = (RECORDED_FOR, APPEND_ONLY)
+
 COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
 
 
@@ -126,11 +130,10 @@ class TableFacts:
             if length.startswith("char("):
                 name = column["name"]
                 return f"its column {name} is {length}, whose values Delta pads with blanks"
-        if "delta.setTransactionRetentionDuration" in self.properties:
-            return (
-                "delta.setTransactionRetentionDuration is set, so Delta would remove the "
-                "recorded progress"
-            )
+        if RECORDED_FOR in self.properties:
+            return f"{RECORDED_FOR} is set, so Delta would remove the recorded progress"
+        if self.properties.get(APPEND_ONLY, "").lower() == "true":
+            return f"{APPEND_ONLY} is set, so Delta allows no updates and deletions"
         return ""
 
     @property
@@ -171,8 +174,6 @@ class TableFacts:
 
     def _unsupported_settings(self) -> str:
         """Settings of the table that `direct` does not support."""
-        if self.properties.get("delta.appendOnly", "").lower() == "true":
-            return "it is append-only"
         vectors = self.properties.get("delta.enableDeletionVectors", "").lower() == "true"
         if not vectors or "deletionVectors" not in self.writers:
             return "it has no deletion vectors"

@@ -20,7 +20,7 @@ from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.settings import TableTemplate
 from mirrorlake.mirror.steps import AddColumns, CreateTable
-from mirrorlake.mirror.strategy import StrategyName
+from mirrorlake.mirror.strategy import APPEND_ONLY, StrategyName
 from mirrorlake.mirror.table.progress import Progress, table_name
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema, TableId
@@ -46,6 +46,15 @@ PROPERTIES = {
 
 
 DEFAULTS = "spark.databricks.delta.properties.defaults."
+
+AGAINST_DEFAULTS = {
+    APPEND_ONLY: "false",
+    "delta.enableRowTracking": "false",
+    "delta.enableIcebergCompatV1": "false",
+    "delta.enableIcebergCompatV2": "false",
+}
+"""What new tables say where the session has defaults. By these no update or deletion would be
+possible, only Delta could write the table, or it could not be created."""
 
 COMPATIBLE = {**PROPERTIES, VECTORS: "false"}
 
@@ -82,8 +91,12 @@ class SparkTables:
         return self._metadata(step)
 
     def _metadata(self, step: CreateTable) -> dict[str, Any]:
-        described = metadata(step.schema, properties={**self._properties, **properties_of(step)})
+        described = metadata(step.schema, properties=self._properties_of(step))
         return described | {"createdTime": int(time.time() * 1000)}
+
+    def _properties_of(self, step: CreateTable) -> dict[str, str]:
+        against = AGAINST_DEFAULTS if has_defaults(self._spark) else {}
+        return {**against, **self._properties, **properties_of(step)}
 
     def create(self, step: CreateTable) -> None:
         location = self._store.location(step.path)
@@ -99,7 +112,7 @@ class SparkTables:
             builder = named.location(location)
             for column in step.schema:
                 builder = builder.addColumn(column.name, str(column.type))
-            for name, value in {**self._properties, **properties_of(step)}.items():
+            for name, value in self._properties_of(step).items():
                 builder = builder.property(name, value)
             builder.execute()
 

@@ -14,6 +14,7 @@ from mirrorlake.errors import (
     UnsupportedTable,
 )
 from mirrorlake.mirror.steps import ApplyFiles, CreateTable, TablePlan
+from mirrorlake.mirror.strategy import REFUSED_PROPERTIES
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.state import TableState
 from tests.mirror.planning import (
@@ -43,6 +44,15 @@ def refused(planned: TablePlan, kind: type) -> bool:
 class TestRefusals:
     def test_a_foreign_table_is_not_changed(self) -> None:
         assert refused(Situation(FILES, progress=FOREIGN).plan(), ForeignTable)
+
+    @pytest.mark.parametrize("name", REFUSED_PROPERTIES)
+    def test_a_property_that_prevents_writing_is_named_with_the_way_to_unset_it(
+        self, name: str
+    ) -> None:
+        planned = Situation(FILES, progress=replace(made(2), unsupported=f"{name} is set")).plan()
+        assert refused(planned, UnsupportedTable)
+        assert planned.error is not None
+        assert f"unset tblproperties ('{name}')" in planned.error.hint
 
     def test_a_restored_table_is_not_changed(self) -> None:
         restored = replace(made(2), restored=9)

@@ -13,9 +13,15 @@ from mirrorlake.errors import (
 )
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.parquet.reader import match_columns
-from mirrorlake.mirror.strategy import Choice, StrategyFacts, StrategyName, choose_strategy
+from mirrorlake.mirror.strategy import (
+    REFUSED_PROPERTIES,
+    Choice,
+    StrategyFacts,
+    StrategyName,
+    choose_strategy,
+)
 from mirrorlake.mirror.table.known_table import KnownTable
-from mirrorlake.mirror.table.progress import DELETES, SOFT
+from mirrorlake.mirror.table.progress import DELETES, SOFT, Progress
 from mirrorlake.mirror.table.recreated import likely_recreated, missing_last_file
 from mirrorlake.model.change import ROW_DELETED
 
@@ -36,7 +42,7 @@ def refusal(known: KnownTable) -> TableError | None:
         return UnsupportedTable(
             f"the table cannot be written: {progress.unsupported}",
             table=name,
-            hint=f"Undo that, or run `mirrorlake reset {name}` to rebuild the table.",
+            hint=f"{_undone(progress)}, or run `mirrorlake reset {name}` to rebuild the table.",
         )
     if progress.restored is not None and not known.is_reseeded:
         return TableRestored(
@@ -58,6 +64,14 @@ def refusal(known: KnownTable) -> TableError | None:
         or _key_refusal(known, name)
         or _recreation_refusal(known)
     )
+
+
+def _undone(progress: Progress) -> str:
+    """How to undo what prevents writing the table, as the beginning of a sentence."""
+    named = [name for name in REFUSED_PROPERTIES if f"{name} is set" in progress.unsupported]
+    if not named:
+        return "Undo that"
+    return f"Run `alter table ... unset tblproperties ('{named[0]}')`"
 
 
 def strategy_refusal(table: str, choice: Choice, *, feed: FeedMode) -> UnsupportedTable | None:
