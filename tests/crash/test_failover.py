@@ -77,7 +77,7 @@ def ended(capture: subprocess.Popen[str]) -> str:
     return error
 
 
-@pytest.mark.parametrize("version", [18, pytest.param(17, marks=pytest.mark.long)])
+@pytest.mark.parametrize("version", [17, 18])
 def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(
     tmp_path: Path, version: int
 ) -> None:
@@ -154,10 +154,10 @@ def make_two_phase(server: EmbeddedServer) -> None:
         simple_query(replication, f"ALTER_REPLICATION_SLOT {name} (TWO_PHASE true)")
 
 
-OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (14, 15, 16, 17)]
+OLDER = [pytest.param(version, marks=pytest.mark.long) for version in (15, 16, 17)]
 
 
-@pytest.mark.parametrize("version", [18, *OLDER])
+@pytest.mark.parametrize("version", [14, 18, *OLDER])
 def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, version: int) -> None:
     """The mirror is ahead of the standby (17, 18), or there is no copy of the slot (14 to 16)."""
     with pair(version, {}) as (first, second):
