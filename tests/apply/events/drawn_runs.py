@@ -281,7 +281,10 @@ class _Player:
         self._process: _Process | None = None
         self._waiting = set[str]()  # the cases that have events in files that are not recorded
         self._written: list[tuple[str, bytes]] = []
-        self._kinds = {table: set[Kinds]() for table in TABLES}  # in files of Avro
+        # In files of Avro, by column.
+        self._kinds = {
+            table: {name: set[UnifiedType]() for name in Kinds._fields} for table in TABLES
+        }
         self._has_json = set[str]()  # the tables
         random = self._random("settings")
         flags = {name: random.random() < 0.25 for name in ("metadata_columns", "keeps_changes")}
@@ -349,23 +352,28 @@ class _Player:
         yield from (file for file in random.sample(files, 2) if file[2])
 
     def _note(self, form: str, kinds: Kinds, events: Sequence[dict[str, Any]]) -> None:
-        """Remember which types the columns of tables have in a file. A truncation has no row."""
+        """Remember which types the columns of tables have in a file. A truncation has no row, and
+        a deletion of Oracle may have no key."""
         _, name = PLACES[self._run.source]
-        described = (one["source_metadata"] for one in events)
-        for table in {one[name] for one in described if one["change_type"] != "TRUNCATE"}:
-            if form == "avro":
-                self._kinds[table].add(kinds)
-            else:
+        for one in events:
+            table = one["source_metadata"][name]
+            if one["source_metadata"]["change_type"] == "TRUNCATE":
+                continue
+            if form != "avro":
                 self._has_json.add(table)
+                continue
+            for column in one["payload"]:
+                self._kinds[table][column].add(getattr(kinds, column))
 
     def check_types(self, table: str) -> None:
         """Each column has the least type that has the values of all types in files."""
-        kinds = self._kinds[table]
         snapshot = self._bucket.log(f"shop/{table}").snapshot()
-        if not kinds or not snapshot.exists:
+        if not snapshot.exists:
             return
         found = parse(snapshot.metadata).schema
-        for name, given in zip(Kinds._fields, map(set, zip(*kinds, strict=True)), strict=True):
+        for name, given in self._kinds[table].items():
+            if not given:
+                continue
             # What a file of JSON is read as depends on what the table has already.
             sets = [given, given | {types.LONG}] if table in self._has_json else [given]
             least = [str(delta_type(reduce(_joined, one))) for one in sets]
