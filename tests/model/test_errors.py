@@ -150,6 +150,7 @@ def test_only_usage_errors_and_unavailable_systems_have_special_exit_codes() -> 
         "spark_unavailable": 3,
         "source_unavailable": 3,
         "rows_moved": 3,
+        "altered_while_loaded": 3,
         "slot_in_use": 3,
         "storage_unavailable": 3,
     }

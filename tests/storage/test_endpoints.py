@@ -20,7 +20,7 @@ VARIABLES = {
 
 @pytest.fixture(autouse=True)
 def _no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
+    for name in (*VARIABLES, "GOOGLE_BEARER_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
 

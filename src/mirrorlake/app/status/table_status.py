@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
-from mirrorlake.apply.events.remembered.state import WidenedColumn
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.capture.record import Unfollowed, WithoutEffect
@@ -25,6 +24,9 @@ from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.state import TableState
 from mirrorlake.storage.store import Store, UnsafePath
+
+if TYPE_CHECKING:  # capture does without DuckDB
+    from mirrorlake.apply.events.remembered.state import WidenedColumn
 
 
 @dataclass(frozen=True, slots=True)
