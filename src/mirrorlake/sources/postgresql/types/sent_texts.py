@@ -6,12 +6,8 @@ output functions with the settings of our connections (`connect`).
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mirrorlake.sources.postgresql.types.binary_values import HEX, Fields, NotItsType
 
@@ -24,10 +20,6 @@ _NEGATIVE, _NAN = 0x4000, 0xC000
 _NAMES = {_NAN: b"NaN", 0xD000: b"Infinity", 0xF000: b"-Infinity"}
 _SCALE = 0x3FFF
 _DAY = 86_400_000_000
-_INTERVAL = struct.Struct("!qii")
-_INFINITE = {-(2**31), 2**31 - 1}
-_V4, _V6 = 2, 3
-_V4_BITS, _V6_BITS = 32, 128
 
 
 def numbers(fields: Fields) -> pa.Array:
@@ -125,107 +117,6 @@ def macs(fields: Fields, count: int) -> pa.Array:
         value = _without_null(fields, fields.numbers("u1", number))
         chars[:, 3 * number], chars[:, 3 * number + 1] = HEX[value >> 4], HEX[value & 15]
     return _masked(fields, chars, np.ones(chars.shape, bool))
-
-
-def addresses(fields: Fields, *, is_network: bool) -> pa.Array:
-    """Texts of `inet` and `cidr`: the family, the bits of the network, a byte without meaning for
-    us, and the address with its size. is_network: the bits are always written."""
-    family = _without_null(fields, fields.numbers("u1"))
-    bits = _without_null(fields, fields.numbers("u1", 1)).astype(np.int64)
-    sent = np.ones(len(bits), bool) if fields.is_null is None else ~fields.is_null
-    fields.check_size(np.where(family == _V4, 8, 20))
-    if not np.isin(family[sent], (_V4, _V6)).all():
-        raise NotItsType("an address is of an unknown family")
-    is_short = family == _V4
-    chars, is_shown = _digits(len(bits), "000.000.000.000/00")
-    is_shown[~is_short] = False
-    for number in range(4):
-        value = _without_null(fields, fields.numbers("u1", 4 + number)).astype(np.int64)
-        for place, unit in enumerate((100, 10, 1)):
-            at = 4 * number + place
-            chars[:, at] = value // unit % 10 + _ZERO
-            is_shown[:, at] &= (value >= unit) | (unit == 1)
-    chars[:, 16], chars[:, 17] = bits // 10 + _ZERO, bits % 10 + _ZERO
-    is_shown[:, 15:] &= (is_network | (bits != _V4_BITS))[:, None]
-    is_shown[:, 16] &= bits >= 10
-    short = _masked(fields, chars, is_shown)
-    long = sent & ~is_short
-    if not long.any():
-        return short
-    texts = [_long(value, is_network=is_network) for value in _bytes_of(fields, long)]
-    return pc.replace_with_mask(short, pa.array(long), pa.array(texts, pa.string()))
-
-
-def _long(value: bytes, *, is_network: bool) -> str:
-    """An address of version 6, as `pg_inet_net_ntop` writes it."""
-    words = [int.from_bytes(value[4 + 2 * i : 6 + 2 * i], "big") for i in range(8)]
-    runs: list[tuple[int, int]] = []  # of zeros: how many, and where they begin, negative
-    at = 0
-    while at < len(words):
-        end = at
-        while end < len(words) and words[end] == 0:
-            end += 1
-        if end - at > 1:
-            runs.append((end - at, -at))
-        at = max(end, at + 1)
-    length, begin = max(runs, default=(0, 0))
-    begin = -begin
-    is_v4 = begin == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF))
-    parts = [f"{word:x}" for word in words]
-    if is_v4:
-        parts[6:] = [".".join(str(byte) for byte in value[16:20])]
-    text = ":".join(parts)
-    if length:
-        text = ":".join(parts[:begin]) + "::" + ":".join(parts[begin + length :])
-    return f"{text}/{value[1]}" if is_network or value[1] != _V6_BITS else text
-
-
-def intervals(fields: Fields) -> pa.Array:
-    """Texts of `interval` in the form of ISO 8601: microseconds, days and months."""
-    fields.check_size(16)
-    sent = np.ones(len(fields.begin), bool) if fields.is_null is None else ~fields.is_null
-    known: dict[bytes, str] = {}
-    for value in _bytes_of(fields, sent):
-        if value not in known:
-            known[value] = _interval(value)
-    texts = pa.array([known[value] for value in _bytes_of(fields, sent)], pa.string())
-    indexes = np.cumsum(sent) - 1
-    return texts if sent.all() else texts.take(pa.array(indexes, mask=~sent))
-
-
-def _interval(value: bytes) -> str:
-    micros, days, months = _INTERVAL.unpack(value)
-    if months in _INFINITE:
-        raise NotItsType("an interval may be infinite")  # not before PostgreSQL 17
-    date = f"{_part(_cut(months, 12), 'Y')}{_part(_rest(months, 12), 'M')}{_part(days, 'D')}"
-    seconds, fraction = _cut(micros, 10**6), abs(_rest(micros, 10**6))
-    hours, minutes = _cut(seconds, 3600), _cut(_rest(seconds, 3600), 60)
-    left = abs(_rest(seconds, 60))
-    time = f"{_part(hours, 'H')}{_part(minutes, 'M')}"
-    if left or fraction:
-        decimals = f".{fraction:06}".rstrip("0") if fraction else ""
-        time += f"{'-' if micros < 0 else ''}{left}{decimals}S"
-    return f"P{date}{'T' if time else ''}{time}" if date or time else "PT0S"
-
-
-def _part(number: int, unit: str) -> str:
-    return f"{number}{unit}" if number else ""
-
-
-def _cut(number: int, by: int) -> int:
-    """The quotient, rounded to zero."""
-    return number // by if number >= 0 else -(-number // by)
-
-
-def _rest(number: int, by: int) -> int:
-    return number - by * _cut(number, by)
-
-
-def _bytes_of(fields: Fields, which: np.ndarray) -> Iterator[bytes]:
-    """Some of the values, one after the other."""
-    content = fields.content
-    begin, size = fields.begin[which].tolist(), fields.size[which].tolist()
-    return (content[at : at + n].tobytes() for at, n in zip(begin, size, strict=True))
 
 
 def _digits(count: int, form: str) -> tuple[np.ndarray, np.ndarray]:
