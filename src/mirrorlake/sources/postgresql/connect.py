@@ -89,7 +89,8 @@ Result = TypeVar("Result")
 
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
-    """An ordinary connection. Raises UsageError, SourceUnavailable; neither repeats the URL."""
+    """An ordinary connection. Raises UsageError, SourceUnavailable, and PrerequisiteMissing behind
+    a pooler; none repeats the URL."""
     connection = _connected(_facts(url, _TEXT_FORMS))
     _let_last(connection)
     foreign_text.prepare(connection)
@@ -114,15 +115,18 @@ def _let_last(connection: Connection) -> None:
 
 
 def _connected(facts: str) -> Connection:
-    """With autocommit. Raises UsageError, SourceUnavailable."""
+    """With autocommit. Raises UsageError, SourceUnavailable, PrerequisiteMissing."""
     # The first is not raised where the error is caught, which may repeat a part of a password.
     try:
-        return psycopg.connect(facts, autocommit=True)
+        connection = psycopg.connect(facts, autocommit=True)
     except psycopg.OperationalError as error:
         mistaken = _mistaken(error)
         if mistaken is None:
             with translated():
                 raise
+    else:
+        _check_session(connection)
+        return connection
     raise UsageError(
         f"the {mistaken} in the URL of the source is not valid",
         where="source.url",
@@ -130,6 +134,30 @@ def _connected(facts: str) -> Connection:
         "from variables such as PGSSLMODE. Special characters in the password must be "
         "percent-encoded: %3F for ?.",
     )
+
+
+def _check_session(connection: Connection) -> None:
+    """A pooler may drop the settings of a session: values would come in another form than they are
+    read, and what a policy hides would be left out. Raises PrerequisiteMissing."""
+    for name in _REPORTED:
+        given = connection.info.parameter_status(name)
+        if given is not None and given.split(",")[0] != _TEXT_FORMS[name.lower()]:
+            connection.close()
+            raise PrerequisiteMissing(
+                f"the settings of a session are not kept: {name} is {given}, and not "
+                f"{_TEXT_FORMS[name.lower()]}",
+                where="source.url",
+                hint=_POOLER,
+            )
+
+
+_REPORTED = ("IntervalStyle", "DateStyle", "TimeZone")
+"""Settings of `_TEXT_FORMS` that each server reports when a session begins."""
+
+_POOLER = (
+    "The URL names a connection pooler, such as PgBouncer, or a trigger on login changes them. "
+    "Capture needs connections to the server itself: write its host and port in the URL."
+)
 
 
 class SlotWaits(SourceUnavailable):
@@ -414,10 +442,20 @@ def translated() -> Iterator[None]:
                 hint="Name that one in the URL, or all of them with "
                 "target_session_attrs=read-write.",
             ) from error
-        what, hint = _failure(error)
+        if not error.sqlstate and _OF_POOLER in str(error):
+            raise PrerequisiteMissing(
+                f"no PostgreSQL server, but a pooler answers: {_reason(error, _OF_POOLER)}",
+                where="source.url",
+                hint=_POOLER,
+            ) from error
+        what, hint, words = _failure(error)
         raise SourceUnavailable(
-            f"PostgreSQL {what}: {_reason(error)}", hint=error.diag.message_hint or hint
+            f"PostgreSQL {what}: {_reason(error, words)}", hint=error.diag.message_hint or hint
         ) from error
+
+
+_OF_POOLER = "unsupported startup parameter"
+"""Part of the message of PgBouncer."""
 
 
 def _mistaken(error: psycopg.OperationalError) -> str | None:
@@ -441,30 +479,35 @@ _MISTAKES = (
 """Parts of messages of libpq about parameters."""
 
 
-def _failure(error: psycopg.OperationalError) -> tuple[str, str]:
-    """What PostgreSQL does to us, and what to do about it."""
+def _failure(error: psycopg.OperationalError) -> tuple[str, str, str]:
+    """What PostgreSQL does to us, what to do about it, and words of the line that says it."""
     if not error.sqlstate:
         # Errors while a connection is being established have no SQLSTATE, only a text.
         text = str(error)
         for words, hint in _REFUSALS.items():
             if words in text:
-                return "rejected the login", hint
+                return "rejected the login", hint, words
         if "FATAL:" in text:
-            return "rejected the connection", "See the message and the log of the server."
+            return "rejected the connection", _SEE_LOG, "FATAL:"
         for words, hint in _ENCRYPTION.items():
             if words in text:
-                return "is not reached as sslmode asks", hint
+                return "is not reached as sslmode asks", hint, words
     if error.sqlstate is None or error.sqlstate[:2] in _NO_CONNECTION:
-        return _SILENT, "Check that it is running, and the host and port in the URL."
+        return _SILENT, "Check that it is running, and the host and port in the URL.", ""
     if error.sqlstate == _NO_LOCK:
-        return "did not grant a lock in time", "See pg_locks for who holds it."
-    return "returned an error", "See the message and the log of the server."
+        return "did not grant a lock in time", "See pg_locks for who holds it.", ""
+    return "returned an error", _SEE_LOG, ""
+
+
+_SEE_LOG = "See the message and the log of the server."
 
 
 _REFUSALS = {
     "authentication failed": "Check the user and password in the URL. Special characters in the "
     "password must be percent-encoded: %40 for @, %2F for /, %3A for :.",
     "no password supplied": "Add the password to the URL, or set PGPASSWORD.",
+    "no encryption": "Allow the user, the database and this host in pg_hba.conf, or write "
+    "sslmode=require in the URL, if connections have to be encrypted there.",
     "pg_hba.conf": "Allow the user, the database and this host in pg_hba.conf, and reload the "
     "server. Logical replication connections match the name of the database.",
     'FATAL:  role "': "Check the user in the URL.",
@@ -475,6 +518,7 @@ _REFUSALS = {
 
 _ENCRYPTION = {
     "server does not support SSL": "Set ssl in postgresql.conf, or another sslmode in the URL.",
+    "does not exist": "Check the paths in sslrootcert, sslcert and sslkey in the URL.",
     "certificate": "Check sslmode, sslrootcert, sslcert and sslkey in the URL.",
 }
 """Part of libpq's message to the remedy."""
@@ -491,13 +535,16 @@ _NO_LOCK, _NOT_NOW = "55P03", "55000"
 _NO_CONNECTION = {"08", "57"}  # classes of SQLSTATE: broken, or ended by an operator
 
 
-def _reason(error: psycopg.Error) -> str:
-    """The message of the server or the socket; libpq names host and user here, never a password."""
+def _reason(error: psycopg.Error, words: str = "") -> str:
+    """The message of the server or the socket; libpq names host and user here, never a password.
+    words: what the message has. libpq may have tried several ways, as without encryption, and the
+    hint is about one of them."""
     if error.diag.message_primary:
         return error.diag.message_primary
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip().removeprefix("- ") for line in str(error).splitlines()]
     messages = [line for line in lines if line and not line.startswith("Is the server running")]
-    return messages[-1].rstrip(".") if messages else "no reason given"
+    named = [message for message in messages if words in message]
+    return (named or messages)[-1].rstrip(".") if messages else "no reason given"
 
 
 def _facts(url: str, forms: dict[str, str], **more: str) -> str:

@@ -98,7 +98,7 @@ class PostgresSource:
             connection = self._sql()
         except UsageError as error:
             return [CheckResult(URL_CHECK, CheckSeverity.ERROR, error.what, error.hint)]
-        except SourceUnavailable as error:
+        except (SourceUnavailable, PrerequisiteMissing) as error:
             return [CheckResult(REACHABLE, CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
             name = connection.info.dbname
