@@ -10,7 +10,6 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.capture import members
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.unloaded import Unloaded
@@ -21,15 +20,15 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
+from mirrorlake.capture.tables import members
+from mirrorlake.capture.tables.carried import CarriedTables
 from mirrorlake.capture.watch import append_only, without_effect
-from mirrorlake.capture.watch.ignored import DroppedTables
 from mirrorlake.capture.watch.joining import AlteredTables, Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.capture.watch.source_guard import SourceGuard
 from mirrorlake.capture.watch.table_watch import TableWatch
 from mirrorlake.errors import AlteredWhileLoaded, SlotInUse, SourceUnavailable, TableError
-from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
@@ -89,7 +88,9 @@ class Capture:
         self._is_continuous = False  # tables that come may wait, while the others go on
         self._outages = Outages(records, clock, self._stop)
         self.loop: CaptureLoop | None = None
-        self._dropped = DroppedTables(source, records, sinks, clock, settings.ignores)
+        self._carried = CarriedTables(
+            source, records, sinks, settings, clock, self._lease.check, reached
+        )
         self._joining = Joining(source, clock, self._outages.awaits)
         self._altered = AlteredTables(clock)
         self._log_start = LogStart(source, records, sinks, clock, reached)
@@ -156,7 +157,7 @@ class Capture:
         self._catch_up()
         while not self._stop.is_set():
             pause = self._altered.next()
-            if pause is None and not self._replaced(self._source.discover()):
+            if pause is None and not self._carried.replaced(self._source.discover()):
                 break
             self._rest(pause or 0.0)
             self._disconnect()
@@ -236,7 +237,7 @@ class Capture:
     @contextmanager
     def _leased(self) -> Iterator[None]:
         self._begin()
-        self._keep_names()
+        self._carried.keep_names()
         self._outages.watch(self._source.pulse())
         try:
             with self._renewing():
@@ -295,33 +296,13 @@ class Capture:
             self._load(established.snapshot, record)
         return record
 
-    def _keep_names(self) -> None:
-        """Let tables that were renamed keep the names with which they were loaded."""
-        names = members.names(self._records, self._sinks)
-        # Event files say nothing of identities.
-        taken = {name for sink in self._sinks for name in sink.identities() or sink.tables()}
-        self._source.keep_names(names, taken)
-
     def _captured(self) -> list[SourceTable]:
-        if SchemaChangeKind.TABLE_CREATED not in self._settings.ignores:
-            self._records.end_admission()
-        selected = self._source.discover()
-        self._dropped.came_back(selected)
-        return self._capturable(selected)
+        return self._unaltered(self._carried.before_start())
 
-    def _capturable(self, selected: Sequence[SourceTable]) -> list[SourceTable]:
-        records, sinks, ignored = self._records, self._sinks, self._settings.ignores
-        self._dropped.look(selected)
-        admitted = members.admitted(selected, records, sinks, ignored, self._clock)
-        captured = members.captured(admitted, records, sinks)
+    def _unaltered(self, captured: list[SourceTable]) -> list[SourceTable]:
+        """Without tables that wait because they are being altered."""
         self._altered.keep([table.table for table in captured])
         return [table for table in captured if not self._altered.waits(table.table)]
-
-    def _replaced(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
-        """Tables that were created again since they were loaded, and are loaded again."""
-        if SchemaChangeKind.TABLE_RECREATED in self._settings.stops_at:
-            return []
-        return members.replaced(tables, self._records, self._sinks)
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -389,7 +370,7 @@ class Capture:
             start = self._log_start.joined(record, sink)
             self._writers.append(sink.open(record, self._streamed(), start, self._lost))
         self._confirm_known(common([writer.durable for writer in self._writers]), at_start=True)
-        self._keep_names()
+        self._carried.keep_names()
         self._stream = self._source.stream(
             self._streamed(),
             common([writer.durable for writer in self._writers]),
@@ -451,7 +432,7 @@ class Capture:
 
     def _lost(self, table: TableId, error: TableError) -> None:
         """A table leaves the stream, for a person to reset it; the others go on."""
-        if str(table) not in self._records.stopped() and not self._dropped.note([table]):
+        if str(table) not in self._records.stopped() and not self._carried.dropped.note([table]):
             members.stop(self._records, error)
         for writer in self._writers:
             writer.stop(table, error)
@@ -493,14 +474,8 @@ class Capture:
             members.forget_all(self._records, self._sinks)
         elif record is not None and record.is_complete:
             record = self._log_start.resume(record, identity)
-        self._keep_names()
-        if replaced := self._replaced(self._source.discover()):
-            members.give_up_names(replaced, self._records, self._sinks)
-            for table in replaced:
-                self._lease.check()
-                what = members.RECREATED
-                members.begin_anew(table.table, what, self._records, self._sinks, self._reached)
-            self._keep_names()
+        self._carried.keep_names()
+        self._carried.begin_replaced()
         members.try_again(self._records, self._sinks)
         if record is not None and record.is_complete:
             self.repair().of_selected()
@@ -554,9 +529,9 @@ class Capture:
         now = self._source.discover()
         self._land_dropped({table.table for table in self._streamed()} - {t.table for t in now})
         self._check_source(now)
-        found = {table.table for table in self._capturable(now)}
+        found = {table.table for table in self._unaltered(self._carried.among(now))}
         streamed = {table.table for table in self._tables}
-        is_joining = bool(self._replaced(now) or found - streamed)
+        is_joining = bool(self._carried.replaced(now) or found - streamed)
         if not is_joining:
             self._joining.end()
         if streamed - found or (is_joining and self._joining.can_begin()):
@@ -571,7 +546,7 @@ class Capture:
 
     def _land_dropped(self, tables: Iterable[TableId]) -> None:
         """Land what was committed before one of these tables was dropped, if it stays as it is."""
-        if self.loop is None or not self._dropped.among(tables):
+        if self.loop is None or not self._carried.dropped.among(tables):
             return
         target = self._source.current()
         while not (self._stop.is_set() or self.loop.is_read_to(target)):

@@ -64,7 +64,7 @@ def _is_wrong(found: Status) -> bool:
 def show_status(found: Status) -> None:
     """Print a status for people."""
     from mirrorlake.app.status.backfills import sentence
-    from mirrorlake.capture.members import ADMIT, LEFT_OUT
+    from mirrorlake.capture.tables.members import ADMIT, LEFT_OUT
     from mirrorlake.cli.output import show
     from mirrorlake.cli.subscriptions import left
     from mirrorlake.cli.targets import lines as target_lines

@@ -11,8 +11,8 @@ from mirrorlake.app.source import detached
 from mirrorlake.app.status import ended
 from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.table_positions import known
-from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.tables.members import expecting_new
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source

@@ -25,11 +25,11 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.verification.comparison import Differences, compare, plain
 from mirrorlake.app.verification.mirrored_rows import opened
 from mirrorlake.app.verification.source_rows import RowsAtCut
-from mirrorlake.capture import members
 from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.tables import replaced
 from mirrorlake.capture.watch.snapshot_waits import logged_waits
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog
@@ -220,7 +220,7 @@ class _Verifying:
             )
         records = Records(store_of(self.project), root.LANDING)
         loaded = table_positions.identities(records)
-        given_up = members.given_up_names(records)
+        given_up = replaced.given_up_names(records)
         self.source.keep_names(
             {identity: table for table, identity in loaded.items() if str(table) not in given_up},
             loaded,

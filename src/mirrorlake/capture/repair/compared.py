@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirrorlake.capture import members
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Sink
+from mirrorlake.capture.tables import replaced
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
@@ -66,4 +66,4 @@ class Compared:
         reached(CrashPoint.REPAIR_REQUESTED)
         for table, why in self.loaded:
             what = f"{reason}; the table is loaded again, because {why}"
-            members.begin_anew(table, what, records, sinks, reached)
+            replaced.begin_anew(table, what, records, sinks, reached)

@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mirrorlake.capture import members
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
+from mirrorlake.capture.tables import members
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError, names_like
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint

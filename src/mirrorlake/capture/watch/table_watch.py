@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
-from mirrorlake.capture import members, schema_policy
+from mirrorlake.capture import schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills
 from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
+from mirrorlake.capture.tables import members
 from mirrorlake.capture.watch import append_only, unpublished, without_effect
 from mirrorlake.capture.watch.findings import FINDING, Findings
 from mirrorlake.capture.watch.ignored import Ignored

@@ -1,0 +1,1 @@
+"""The tables of a stream: which it carries, which begin anew, and which were dropped."""
