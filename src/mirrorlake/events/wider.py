@@ -42,7 +42,7 @@ def has_every_value(column: UnifiedType, given: UnifiedType) -> bool:
     if column.kind is UnifiedKind.STRING:
         return given.kind is UnifiedKind.NUMBER
     if column.kind is UnifiedKind.DECIMAL and given.kind in _EXACT:
-        return column.scale >= given.scale and _whole_digits(column) >= _whole_digits(given)
+        return column.scale >= given.scale and whole_digits(column) >= whole_digits(given)
     return given.kind in _BINARY.get(column.kind, ())
 
 
@@ -58,9 +58,10 @@ def joined(first: UnifiedType, second: UnifiedType) -> UnifiedType | None:
         return types.varchar(max(first.length, second.length))
     if UnifiedKind.DECIMAL in kinds and kinds <= _EXACT:
         scale = max(first.scale, second.scale)
-        return types.decimal(max(_whole_digits(first), _whole_digits(second)) + scale, scale)
+        return types.decimal(max(whole_digits(first), whole_digits(second)) + scale, scale)
     return next((wider for wider, others in _JOINS.items() if kinds <= others), None)
 
 
-def _whole_digits(kind: UnifiedType) -> int:
+def whole_digits(kind: UnifiedType) -> int:
+    """Digits before the point of an INTEGER, a LONG or a DECIMAL."""
     return _DIGITS.get(kind.kind, kind.precision - kind.scale)

@@ -187,7 +187,7 @@ def event_parts(
         if named is None:
             return {}
         wanted = of_table(settings.types, TableId(*named)) or {}
-        return {**wanted, **known.get(settings.table(*named), {})}
+        return {**known.get(settings.table(*named), {}), **wanted}
 
     for batch in read_events(file, columns=columns, known=types):
         is_large = batch.payload.nbytes > LARGE

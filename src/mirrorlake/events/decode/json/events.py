@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +14,7 @@ from mirrorlake.events.avro_schema import payload_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of, is_list, is_text
 from mirrorlake.events.decode.errors import UnreadableEvents
+from mirrorlake.events.decode.json.fractions import with_fractions
 from mirrorlake.events.decode.json.lines import NESTED, json_lines, parsed, text_of
 from mirrorlake.events.decode.json.marked_texts import MarkedTexts
 from mirrorlake.events.decode.json.parsed_events import ParsedEvents
@@ -70,7 +71,8 @@ def json_events(
 
     columns: of the schema file, if there is one.
     known: the types of columns that the schema file does not contain. A column in neither gets the
-        type that fits all its values in the batch.
+        type that fits all its values in the batch; of a known one, numbers with a fraction are in
+        batches of their own where its type has none (`fractions`).
 
     Raises UnreadableEvents, as `avro_events` does.
     """
@@ -79,6 +81,7 @@ def json_events(
     def types(head: pa.Table) -> Types:
         return {**(known(head) if known else {}), **given}
 
+    fixed = frozenset(given)
     scanner = LineScanner()
     first, size = 0, 0
     together: list[tuple[bytes, int]] = []
@@ -88,21 +91,25 @@ def json_events(
         del line
         if size > _TOGETHER or len(together) == _MOST_TOGETHER:
             count = len(together)
-            yield from _read(first, together, types, scanner)
+            yield from _read(first, together, types, fixed, scanner)
             first, size, together = first + count, 0, []
     if together:
-        yield from _read(first, together, types, scanner)
+        yield from _read(first, together, types, fixed, scanner)
 
 
 def _read(
-    first: int, lines: list[tuple[bytes, int]], known: Known, scanner: LineScanner
+    first: int,
+    lines: list[tuple[bytes, int]],
+    known: Known,
+    fixed: Set[str],
+    scanner: LineScanner,
 ) -> Iterator[EventBatch]:
     """The events of some lines, object by object. Takes the lines.
 
-    first: the number of the first line in the file.
+    first: the number of the first line in the file; fixed: the columns that a schema file has.
     """
     at = np.arange(first, first + len(lines))
-    yield from _batches(at, _events(lines, scanner), known)
+    yield from _batches(at, _events(lines, scanner), known, fixed)
 
 
 def _events(lines: list[tuple[bytes, int]], scanner: LineScanner) -> Events:
@@ -120,32 +127,40 @@ def _events(lines: list[tuple[bytes, int]], scanner: LineScanner) -> Events:
     return ParsedEvents(events)
 
 
-def _batches(at: np.ndarray, events: Events, known: Known) -> Iterator[EventBatch]:
+def _batches(at: np.ndarray, events: Events, known: Known, fixed: Set[str]) -> Iterator[EventBatch]:
     """The events, object by object. at: their numbers in the file."""
-    found = _batch(at, events, known)
+    found = _batch(at, events, known, fixed)
     if isinstance(found, EventBatch):
         del events
         yield found
         del found  # before the next lines are read
         return
-    for rows in found:
-        yield from _batches(at[rows], events.take(rows), known)
+    for rows, wider in found:
+        yield from _batches(at[rows], events.take(rows), _widened(known, wider), fixed)
 
 
-def _batch(at: np.ndarray, events: Events, known: Known) -> EventBatch | Sequence[np.ndarray]:
-    """The events in columns; or the rows of each object, if there are several."""
+def _widened(known: Known, wider: Types) -> Known:
+    return (lambda head: {**known(head), **wider}) if wider else known
+
+
+def _batch(
+    at: np.ndarray, events: Events, known: Known, fixed: Set[str]
+) -> EventBatch | Sequence[tuple[np.ndarray, Types]]:
+    """The events in columns; or the rows of each batch, if there are several: of each object, or
+    of some with wider types of columns."""
     rejected = dict(events.rejected)
     head, misread = head_of(
         len(at), _fields(events.generic, rejected), _fields(events.metadata, rejected)
     )
     if objects := _objects(head):
-        return objects
+        return [(rows, {}) for rows in objects]
     rejected = {**events.misnamed, **rejected}  # of one object, which has bounded columns
     types = known(head)
     # Only MongoDB has collections.
     has_documents = head.column(_COLLECTION).null_count < len(at)
     columns, payload, unfit = [], [], Unfit()
     key = set() if has_documents else _key_columns(head)
+    apart, wider = set[int](), dict[str, UnifiedType]()
     for name, values in events.payload.items():
         if name in key and name not in types and isinstance(values, list):
             _reject_nested(name, values, rejected)
@@ -153,9 +168,18 @@ def _batch(at: np.ndarray, events: Events, known: Known) -> EventBatch | Sequenc
         is_any = has_documents and name == _DOCUMENT_KEY
         kind = types.get(name) or (JSON if is_any else inferred(values))
         found, bad = column_of(values, kind, has_documents=has_documents)
+        if bad and name in types and name not in fixed | key:
+            wide, rows = with_fractions(values, bad, kind)
+            if rows:
+                wider[name] = wide
+                apart.update(rows)
         columns.append(EventColumn(name, kind))
         payload.append(found)
         unfit.add(bad, columns[-1], {row: flaw_of(values[row], kind) for row in bad})
+    if apart:
+        is_apart = np.isin(np.arange(len(at)), list(apart))
+        parts: list[tuple[np.ndarray, Types]] = [(~is_apart, {}), (is_apart, wider)]
+        return [(np.flatnonzero(which), kinds) for which, kinds in parts if which.any()]
     names = [column.name for column in columns]
     # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
