@@ -7,6 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from mirrorlake import root
+from mirrorlake.capture.record import Records
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database
@@ -103,3 +105,38 @@ def test_a_table_stops_of_which_others_publish_rows_that_the_project_leaves_out(
     check_stopped(evolving, "source.rows leaves out rows of the table, and publication")
     check_repaired(evolving)
     evolving.check("apples", source="(select * from apples where id > 5) a")
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_a_table_stops_of_which_others_publish_other_rows(
+    evolving: EvolvingDatabase, *, each: bool
+) -> None:
+    evolving.selected_rows = {"public.apples": "id > 5"}
+    evolving.begin(*TABLES)
+    other = f"alter publication {evolving.made} set table log, apples where (id > 7)"
+    evolving.live([other, LATER], each=each)
+    check_stopped(evolving, "filters rows of the table by another condition than source.rows")
+    check_repaired(evolving)
+    evolving.check("apples", source="(select * from apples where id > 5) a")
+
+
+@pytest.mark.parametrize("before", [None, "id > 5"])
+def test_a_table_that_is_reset_for_other_rows_is_published_with_them(
+    evolving: EvolvingDatabase, before: str | None
+) -> None:
+    evolving.selected_rows = {"public.apples": before} if before else {}
+    evolving.begin(*TABLES)
+    evolving.selected_rows = {"public.apples": "id in (2, 3, 9)"}
+    evolving.capture()
+    assert (
+        "differ from those with which the table was loaded" in evolving.stopped()["public.apples"]
+    )
+    evolving.store.delete_folder(f"{root.LANDING}/public.schema/apples")
+    Records(evolving.store, root.LANDING).forget("public.apples")
+    evolving.capture()
+    evolving.run(LATER, "insert into apples values (2, 2, 'z')")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples", source="(select * from apples where id in (2, 3, 9)) a")
+    evolving.capture()
+    assert evolving.read_again() == []

@@ -108,7 +108,7 @@ class PostgresSource:
             findings += server_checks.server(connection, self._settings)
             catalog = self._catalog()
             tables = self._described(catalog)
-            tables = _with_refused(tables, self._look.tables(tables))
+            tables = self._with_refused(tables, self._look.tables(tables))
             findings += event_trigger.check(connection, self._settings)
             findings += table_checks.tables(connection, self._settings, catalog, tables)
             if slots.slot_state(connection, self._settings.slot):
@@ -120,7 +120,7 @@ class PostgresSource:
             catalog = self._catalog()
             tables = self._described(catalog)
             looks = self._look.tables(tables)
-            tables = _with_refused(tables, looks)
+            tables = self._with_refused(tables, looks)
         loaded = self._taken
         if not tables and not loaded:
             raise PrerequisiteMissing(
@@ -452,6 +452,28 @@ class PostgresSource:
         is_held = identity in self._loaded_names and name not in self._taken
         return is_held and self._settings.selection.takes(name)
 
+    def _with_refused(
+        self, tables: Sequence[SourceTable], looks: Mapping[int, TableLook]
+    ) -> list[SourceTable]:
+        """The tables, with why those cannot be captured that are not fit for it as they are. One
+        that a publication of ours filters otherwise is added anew when it is loaded, and stops when
+        its changes come."""
+        named = (self._settings.publication, self._settings.append_publication)
+        states = [publication.state_of(self._sql(), name) for name in named]
+        ours = {s.name for s in states if s and publication.is_replaceable(s, self._settings)}
+        found: list[SourceTable] = []
+        for table in tables:
+            look = looks.get(int(table.identity))
+            if table.refused is not None or look is None:
+                found.append(table)
+                continue
+            if look.left_out.publication in ours:
+                left = replace(look.left_out, is_filtered=None, is_filtered_otherwise=False)
+                look = replace(look, left_out=left)
+            refused = look.refused(table.table, captures(table), condition_of(table))
+            found.append(replace(table, refused=refused))
+        return found
+
     def _gap(self, what: str, since: LogPoint, until: LogPoint | None = None) -> SourceGap:
         """That changes behind `since` are lost, up to a point or, for None, all that there are."""
         end = until or self.current()
@@ -471,18 +493,6 @@ class PostgresSource:
                 connection = self._sql()
                 self._types = read_types(connection, self._types)
         return self._types.resolve(oid, modifier)
-
-
-def _with_refused(
-    tables: Sequence[SourceTable], looks: Mapping[int, TableLook]
-) -> list[SourceTable]:
-    """The tables, with why those cannot be captured that are not fit for it as they are."""
-    return [
-        replace(table, refused=look.refused(table.table, captures(table), condition_of(table)))
-        if table.refused is None and (look := looks.get(int(table.identity)))
-        else table
-        for table in tables
-    ]
 
 
 def _published(tables: Sequence[SourceTable]) -> list[SourceTable]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
+import psycopg
 from psycopg import sql
 
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
 
 # Filters are joined by `or`, so a table is filtered where every member of the publication is.
 IS_FILTERED = """
@@ -23,14 +26,73 @@ IS_FILTERED = """
 does not carry the table. PostgreSQL before 15 has no filters."""
 
 
+_FILTER = """
+select pg_get_expr(r.prqual, r.prrelid)
+from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+where p.pubname = %s and r.prrelid = %s::oid
+"""
+# In the list of columns nothing of it is left to indexes, constraints and partitions.
+_PLAN: LiteralString = "explain (verbose, costs off) select ({}) from only {}"
+_BRIEFLY = "set local lock_timeout = '100ms'"
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """By the publication of a table, of that name. is_filtered: as of `IS_FILTERED`; columns: that
-    it does not list, if it lists some."""
+    it does not list, if it lists some; is_filtered_otherwise: as of that function."""
 
     publication: str = ""
     is_filtered: bool | None = None
     columns: tuple[str, ...] = ()
+    is_filtered_otherwise: bool = False
+
+
+def is_filtered_otherwise(
+    connection: Connection, publication: str, oid: int, table: TableId, condition: str
+) -> bool | None:
+    """Whether a publication filters the rows of a table by another condition than this one, both as
+    PostgreSQL plans them. None where that is not known: the table is locked by others, or one of
+    the columns is not there any more. table: its name there.
+    """
+    try:
+        with connection.transaction():
+            connection.execute(NAMES_ALIKE)
+            connection.execute(_BRIEFLY)
+            row = connection.execute(_FILTER, [publication, oid]).fetchone()
+            if row is None or row[0] is None:
+                return None
+            return _plan(connection, table, row[0]) != _plan(connection, table, condition)
+    except psycopg.errors.LockNotAvailable:
+        return None
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error:
+        return None
+
+
+def is_otherwise(
+    connection: Connection, publication: str, oid: int, table: TableId, condition: str | None
+) -> bool:
+    """Whether a publication that names a table filters its rows otherwise than by this condition,
+    None for all rows. Raises psycopg.errors.LockNotAvailable."""
+    if connection.info.server_version < _WITH_FILTERS:
+        return False
+    row = connection.execute(_FILTER, [publication, oid]).fetchone()
+    if row is None or row[0] is None or condition is None:
+        return row is not None and row[0] != condition
+    return is_filtered_otherwise(connection, publication, oid, table, condition) is True
+
+
+_WITH_FILTERS = 150_000
+
+
+def _plan(connection: Connection, table: TableId, condition: str) -> list[str]:
+    # The condition is the project's own SQL, or what the server has of one.
+    query = sql.SQL(_PLAN).format(
+        sql.SQL(condition),
+        sql.Identifier(table.schema, table.name),
+    )
+    return [line for (line,) in connection.execute(query)]
 
 
 def refusal(
@@ -41,6 +103,8 @@ def refusal(
     name = found.publication
     if chosen:
         what = f"publication {name} leaves out column {chosen[0]}, and source.columns does not"
+    elif found.is_filtered_otherwise:
+        what = f"publication {name} filters rows of the table by another condition than source.rows"
     elif found.is_filtered is None or found.is_filtered == (condition is not None):
         return None
     elif condition is None:

@@ -15,7 +15,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql import autovacuum
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
-from mirrorlake.sources.postgresql.publishing import table_locks
+from mirrorlake.sources.postgresql.publishing import left_out, table_locks
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -131,8 +131,8 @@ def include(
     *,
     in_use: bool = True,
 ) -> None:
-    """Add the tables that their publication does not carry yet: all of them, or none. Raises
-    psycopg.errors.LockNotAvailable.
+    """Add the tables that their publication does not carry yet, and where it is ours, anew those
+    of which it filters other rows: all of them, or none. Raises psycopg.errors.LockNotAvailable.
 
     in_use: a slot reads the publication already.
     """
@@ -148,9 +148,13 @@ def include(
                 continue
             there = state.tables
             missing = [t for t in members if not state.all_tables and t.in_source not in there]
+            otherwise = _filtered_otherwise(connection, settings, state, members)
+            missing += otherwise
             if missing:
                 if in_use and (refused := late_addition(connection, name, missing)):
                     raise refused
+                for table in otherwise:
+                    take_out(connection, name, table.in_source)
                 _run(
                     connection,
                     addition(name, missing),
@@ -158,6 +162,30 @@ def include(
                     missing,
                 )
         _check_conditions(connection, settings.publication)
+
+
+def _filtered_otherwise(
+    connection: Connection,
+    settings: PostgresSettings,
+    state: PublicationState,
+    members: Sequence[SourceTable],
+) -> list[SourceTable]:
+    """Those of the tables that a publication of ours carries with another row condition: the
+    project has another one now, or somebody has replaced it."""
+    if not is_replaceable(state, settings):
+        return []
+    return [
+        table
+        for table in members
+        if table.in_source in state.tables
+        and left_out.is_otherwise(
+            connection,
+            state.name,
+            int(table.identity),
+            table.in_source,
+            table.selection.get("rows"),
+        )
+    ]
 
 
 def follow_keys(
@@ -397,6 +425,11 @@ def is_ours(state: PublicationState, settings: PostgresSettings) -> bool:
     """Whether we made it, for this slot."""
     ours = mark(settings)
     return state.comment == ours or (state.comment or "").startswith(f"{ours}{_FOR}")
+
+
+def is_replaceable(state: PublicationState, settings: PostgresSettings) -> bool:
+    """Whether we may add its tables anew, with the row conditions of the project."""
+    return is_ours(state, settings) and state.owned and not state.all_tables
 
 
 def home_of(state: PublicationState, settings: PostgresSettings) -> str | None:

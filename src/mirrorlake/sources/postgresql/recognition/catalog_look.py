@@ -1,9 +1,11 @@
-"""The catalog as it is now, as far as a table is recognised by it. Waits for no lock."""
+"""The catalog as it is now, as far as a table is recognised by it. Waits for no lock, but for a
+moment where the filter of a table in its publication is new."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -128,6 +130,9 @@ class CatalogLook:
         self, connection: Callable[[], Connection], settings: PostgresSettings, resolve: Resolve
     ) -> None:
         self._connection, self._settings, self._resolve = connection, settings, resolve
+        self._filters: dict[
+            tuple[object, ...], bool
+        ] = {}  # whether it is another, by what it is of
 
     def tables(self, tables: Sequence[SourceTable]) -> dict[int, TableLook]:
         """The tables that are there, as of one moment."""
@@ -174,7 +179,7 @@ class CatalogLook:
                 bounds = bounds_of(*said) if all(said) else None
                 found_leaf = Leaf(TableId(schema, name), node, changed, bounds)
                 parts.setdefault(oid, {})[leaf] = found_leaf
-        return {
+        looks = {
             oid: TableLook(
                 at=Lsn.parse(end),
                 last=last,
@@ -211,6 +216,34 @@ class CatalogLook:
             for oid, last, node, is_split, published, by, listed, *more in found
             for generated, sent, is_filtered, by_name, changed, is_partition, *name in [more]
         }
+        return {**looks, **self._filtered_otherwise(tables, looks)}
+
+    def _filtered_otherwise(
+        self, tables: Sequence[SourceTable], looks: Mapping[int, TableLook]
+    ) -> dict[int, TableLook]:
+        """The looks at those of the tables of which the publication filters other rows than the
+        project selects. Each filter is compared once, under the names that its columns have."""
+        found: dict[int, TableLook] = {}
+        for table in tables:
+            oid, condition = int(table.identity), table.selection.get("rows")
+            look = looks.get(oid)
+            if look is None or look.name is None or condition is None:
+                continue
+            if not look.left_out.is_filtered:
+                continue
+            key = oid, look.name, look.published, condition, *look.columns.items()
+            if key not in self._filters:
+                with translated():
+                    is_other = left_out.is_filtered_otherwise(
+                        self._connection(), look.left_out.publication, oid, look.name, condition
+                    )
+                if is_other is None:
+                    continue
+                self._filters[key] = is_other
+            if self._filters[key]:
+                left = replace(look.left_out, is_filtered_otherwise=True)
+                found[oid] = replace(look, left_out=left)
+        return found
 
     def await_visible(self, transactions: Collection[int]) -> None:
         """Wait until these transactions, which are in the log as committed, are visible: that is
