@@ -205,6 +205,10 @@ class EventRecordsUnreadable(OperatorError):
     """The record of the applied event files cannot be read."""
 
 
+class RecordDamaged(OperatorError, ValueError):
+    """A file in which mirrorlake remembers something is damaged."""
+
+
 class LeaseHeld(OperatorError):
     """Another process holds the lease."""
 

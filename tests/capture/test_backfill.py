@@ -384,10 +384,11 @@ def test_a_table_has_one_backfill_at_a_time(mirrored: Mirrored) -> None:
         mirrored.ask()
 
 
-def test_records_that_cannot_be_read_are_passed_over(mirrored: Mirrored) -> None:
+def test_files_of_other_names_and_keys_that_cannot_be_read_are_passed_over(
+    mirrored: Mirrored,
+) -> None:
     job = mirrored.ask()
     folder = mirrored.jobs.folder
-    mirrored.store.create(f"{folder}/other.request.json", b"{")
     mirrored.store.create(f"{folder}/UP.request.json", b"{}")
     assert mirrored.jobs.jobs() == [job]
     mirrored.jobs.write(job.now(NOW, state=BackfillJobState.ACTIVE, left={"low": "?"}))

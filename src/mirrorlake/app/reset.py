@@ -12,10 +12,10 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.events import state
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.record import EVENTS, STREAM, Records, StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
-from mirrorlake.errors import TableError, UsageError, printable, tables_like
+from mirrorlake.errors import RecordDamaged, TableError, UsageError, printable, tables_like
 from mirrorlake.landing import layout
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
@@ -25,7 +25,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import PartName
 from mirrorlake.model.table import named
 from mirrorlake.storage.lease import Lease
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Store, read_record
 
 _FEED = "; its change feed is deleted too, and begins anew"
 
@@ -33,7 +33,8 @@ _FEED = "; its change feed is deleted too, and begins anew"
 @dataclass(frozen=True, slots=True)
 class Reset:
     """What a reset will do. captured: the zone is filled by our own capture. delivered: tables of
-    which there are event files; left_out: tables that were created later."""
+    which there are event files; left_out: tables that were created later; damaged: paths of records
+    that cannot be read, and are forgotten."""
 
     project: Project
     tables: Sequence[TableScan]
@@ -42,6 +43,7 @@ class Reset:
     everything: bool
     delivered: Sequence[str] = ()
     left_out: Sequence[str] = ()
+    damaged: Sequence[str] = ()
 
     def sentences(self) -> list[str]:
         lines, store = [], store_of(self.project)
@@ -60,6 +62,9 @@ class Reset:
             lines.append(
                 "delete the recorded position in the source's log, and start from a new one"
             )
+        lines += [
+            f"{store.location(path)}: delete it, because it is damaged" for path in self.damaged
+        ]
         return lines or ["There is nothing to reset."]
 
     def execute(self, reached: CrashHook = no_crash) -> None:
@@ -84,13 +89,17 @@ class Reset:
             table_status_file.note_reset(store, clock, waiting)
 
     def _forget_files(self, store: Store, reached: CrashHook) -> None:
-        records = Records(store, root.LANDING, reached=reached)
-        record = records.stream()
-        records.rewrite()
-        if self.everything and record is not None:
+        records = Records(store, root.LANDING, reached=reached, forgets=self.everything)
+        record = records.stream() or StreamRecord.new({})
+        if self.everything:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start="", repair=""))
             reached(CrashPoint.RESET_STREAM_FORGOTTEN)
+            for path in self.damaged:
+                if not path.endswith(f"/{STREAM}"):  # it was written anew
+                    store.delete(path)
+        records.rewrite()
+        if self.everything:
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
             state.forget_all(records)
         landed = {str(scan.table) for scan in self.tables}
@@ -119,10 +128,11 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     """
     store = store_of(project)
     scanner = Scanner(store, partitions=project.mirror.partitions)
-    records = Records(store, root.LANDING)
+    records = Records(store, root.LANDING, forgets=tables is None)
+    damaged = _damaged(store, records) if tables is None else []
     scans = {str(scan.table): scan for scan in scanner.scan()}
     stopped = set(records.stopped())
-    captured = records.stream() is not None
+    captured = records.stream() is not None or f"{records.folder}/{STREAM}" in damaged
     delivered = set(state.delivered(records))
     admission = records.admission()
     left_out = set(admission.left_out) if admission and tables is not None else set[str]()
@@ -140,7 +150,25 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
         everything=tables is None,
         delivered=[name for name in wanted if name in delivered],
         left_out=[name for name in wanted if name in left_out],
+        damaged=damaged,
     )
+
+
+def _damaged(store: Store, records: Records) -> list[str]:
+    """The paths of the records that are damaged, except those of event files, without which nobody
+    knows what is written."""
+    found = []
+    for folder in (records.folder, BackfillRecords(records).folder):
+        for file in store.list(folder).files:
+            path = f"{folder}/{file.name}"
+            if file.name.endswith(".json") and file.name != EVENTS:
+                try:
+                    read_record(store, path, "")
+                except FileNotFoundError:
+                    continue
+                except RecordDamaged:
+                    found.append(path)
+    return found
 
 
 def chosen_of(known: Collection[str], tables: Sequence[str] | None) -> list[str]:

@@ -28,6 +28,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.capture.watch.missed_changes import AppendOnly
+from mirrorlake.errors import RecordDamaged
 from mirrorlake.landing import layout
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import (
@@ -41,7 +42,7 @@ from mirrorlake.model.landed import (
 from mirrorlake.model.table import TableId, Value, is_printed
 from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.table import Attached, KnownTables
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Store, read_record
 
 STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
 APPEND_ONLY = "append_only.json"
@@ -58,6 +59,13 @@ ADMITTED = "admitted.json"
 EVENTS = "events.json"
 
 _SECRET = 32  # bytes
+
+_FLEETING = {OUTAGE, AWAITED, RETAINED, WAITING_EVENTS, ATTACHED, WITHOUT_EFFECT}
+"""Capture writes these again by itself, and no change depends on them."""
+
+LOST = (
+    "Restore it from a backup. Without one, run `mirrorlake reset --all` to load all tables again."
+)
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a record that another program has written."""
@@ -183,12 +191,14 @@ class Admission:
 @dataclass(slots=True)
 class Records:
     """Reads and writes the records of one stream in a zone. reached: called behind those by which a
-    change of a schema is followed."""
+    change of a schema is followed. forgets: what is damaged is read as if it were not there, for
+    who forgets everything. Otherwise RecordDamaged is raised."""
 
     store: Store
     zone: str
     stream_id: str = DEFAULT_STREAM
     reached: CrashHook = field(default=no_crash, repr=False, compare=False)
+    forgets: bool = False
 
     @property
     def folder(self) -> str:
@@ -546,9 +556,13 @@ class Records:
 
     def _read(self, path: str) -> dict[str, Any]:
         try:
-            record: dict[str, Any] = json.loads(self.store.read(f"{self.folder}/{path}"))
+            record = read_record(self.store, f"{self.folder}/{path}", LOST)
         except FileNotFoundError:
             return {}
+        except RecordDamaged:
+            if self.forgets or path in _FLEETING:
+                return {}
+            raise
         if record["format"] != FORMAT:
             raise LaterFormat(
                 f"{path} has format {record['format']}; this release reads format {FORMAT}"

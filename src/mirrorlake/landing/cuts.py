@@ -15,9 +15,13 @@ from typing import Any, Self
 from mirrorlake.landing import layout
 from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
 from mirrorlake.model.table import Value
-from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.store import Store, UnsafePath, read_record
 
 FULL_EVERY = 64
+_LOST = (
+    "Restore it from a backup. Without one, delete it, and if capture then finds a gap, run "
+    "`mirrorlake repair` to compare all tables with the source."
+)
 LOADED_AGAIN = "loaded again"
 """The reason why a cut does not cover a table that begins anew."""
 _NAME = re.compile(r"([0-9]{20})\.json")
@@ -61,7 +65,11 @@ class Cut:
     @classmethod
     def decode(cls, content: bytes) -> Self:
         """Raises LaterFormat for a cut of a later release."""
-        record: dict[str, Any] = json.loads(content)
+        return cls.parse(json.loads(content))
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Self:
+        """As `decode`."""
         if record["format"] != FORMAT:
             raise LaterFormat(
                 f"the cut has format {record['format']}; this release reads format {FORMAT}"
@@ -188,7 +196,7 @@ class Cuts:
         return sorted(int(match[1]) for match in names if match)
 
     def _read(self, number: int) -> Cut:
-        cut = Cut.decode(self._store.read(self._path(number)))
+        cut = Cut.parse(read_record(self._store, self._path(number), _LOST))
         return replace(
             cut,
             tables=self._printed(cut.tables),

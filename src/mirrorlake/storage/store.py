@@ -6,12 +6,14 @@ that `landing.names` has encoded; a store rejects every other path.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
+from mirrorlake.errors import RecordDamaged
 from mirrorlake.storage.options import ObjectOptions
 
 
@@ -204,6 +206,22 @@ class FolderStore:
 
     def keyed(self, path: str) -> KeyedFolders | None:  # noqa: ARG002
         return None
+
+
+def read_record(store: Store, path: str, hint: str) -> dict[str, Any]:
+    """A JSON object of ours, with its `format`. Raises FileNotFoundError, and RecordDamaged with a
+    hint for what is none: the disk, or who restored the file, has left a part of it."""
+    try:
+        record = json.loads(store.read(path))
+    except ValueError:
+        record = None
+    if not isinstance(record, dict) or "format" not in record:
+        raise RecordDamaged(
+            "a file in which mirrorlake remembers something is damaged",
+            where=store.location(path),
+            hint=hint,
+        )
+    return record
 
 
 def checked(path: str) -> list[str]:

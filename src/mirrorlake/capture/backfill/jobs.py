@@ -20,9 +20,14 @@ from mirrorlake.errors import UsageError
 from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import FORMAT, LaterFormat, format_time, parse_time
 from mirrorlake.model.table import TableId, is_printed
+from mirrorlake.storage.store import read_record
 
 FOLDER = "backfills"
 REQUEST, STOP, STATE = ".request.json", ".stop.json", ".json"
+_LOST = (
+    "Restore it from a backup. Without one, delete it, and run `mirrorlake backfill` for each "
+    "table: the rows of one may be missing."
+)
 _ID = re.compile(r"[0-9a-z-]{1,64}")
 
 
@@ -294,7 +299,7 @@ class BackfillRecords:
         self.records.store.replace(f"{self.folder}/{job.request.id}{STATE}", content)
 
     def _job(self, number: str, names: set[str]) -> BackfillJob | None:
-        """None when it was removed meanwhile, or cannot be read."""
+        """None when it was removed meanwhile. Raises RecordDamaged."""
         try:
             record = self._read(number + REQUEST)
             keys = record["keys"]
@@ -313,9 +318,7 @@ class BackfillRecords:
             if number + STATE not in names:
                 return BackfillJob(request)
             return BackfillJob.parse(request, self._read(number + STATE))
-        except LaterFormat:
-            raise
-        except UNREADABLE:
+        except FileNotFoundError:
             return None
 
     def _create(self, name: str, record: Mapping[str, Any]) -> None:
@@ -323,7 +326,7 @@ class BackfillRecords:
         self.records.store.create(f"{self.folder}/{name}", content.encode())
 
     def _read(self, name: str) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(self.records.store.read(f"{self.folder}/{name}"))
+        record = read_record(self.records.store, f"{self.folder}/{name}", _LOST)
         if record["format"] != FORMAT:
             raise LaterFormat(
                 f"{name} has format {record['format']}; this release reads format {FORMAT}"

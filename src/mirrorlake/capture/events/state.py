@@ -16,6 +16,7 @@ from mirrorlake.capture.record import EVENTS, Records
 from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
 from mirrorlake.model.table import TableId, is_printed
+from mirrorlake.storage.store import read_record
 
 _FORMAT = 5
 """Format 1 had one destination, format 2 no times, format 3 no `cuts`, and format 4 no `latest`."""
@@ -249,10 +250,16 @@ def _name(facts: Mapping[str, Any]) -> str:
     return str(TableId(facts["schema"], facts["name"]))
 
 
+_LOST = (
+    "Restore it from a backup. Without one it is not known which event files are written: begin "
+    "anew with another root, and another path of the destination."
+)
+
+
 def _stored(records: Records) -> dict[str, dict[str, Any]]:
     """By destination."""
     try:
-        found: dict[str, Any] = json.loads(records.store.read(f"{records.folder}/{EVENTS}"))
+        found = read_record(records.store, f"{records.folder}/{EVENTS}", _LOST)
     except FileNotFoundError:
         return {}
     match int(found["format"]):
