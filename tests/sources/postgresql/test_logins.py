@@ -69,14 +69,15 @@ def relay(here: socket.socket, there: socket.socket) -> None:
         there.shutdown(socket.SHUT_WR)
 
 
-def refusing(*messages: str) -> Answer:
-    """Rejects each connection with all of these, one after another."""
+def refusing(*messages: str, severity: str = "FATAL") -> Answer:
+    """Rejects each connection with all of these, one after another. severity: in the language of
+    the server."""
     left = list(messages)
 
     def answer(client: socket.socket) -> None:
         startup(client)
         text = left.pop(0) if len(left) > 1 else left[0]
-        fields = b"SFATAL\0VFATAL\0C28000\0M" + text.encode() + b"\0\0"
+        fields = f"S{severity}\0VFATAL\0C28000\0M{text}\0\0".encode()
         client.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
         client.close()
 
@@ -121,6 +122,14 @@ def test_a_server_that_wants_encryption_is_named_with_the_setting() -> None:
     with listening(refusing(text)) as place:
         finding = checked(f"postgresql://u:hush@{place}/db?{_PLAIN}")
     assert "sslmode=require" in finding.remedy
+
+
+def test_a_server_rejects_a_login_in_its_own_language() -> None:
+    text = 'база данных "db" не существует'
+    with listening(refusing(text, severity="ВАЖНО")) as place:
+        finding = checked(f"postgresql://u:hush@{place}/db?{_PLAIN}")
+    assert finding.message.startswith("PostgreSQL rejected the connection")
+    assert text in finding.message
 
 
 def test_of_several_attempts_the_one_is_told_to_which_the_hint_belongs() -> None:

@@ -12,10 +12,11 @@ from psycopg import sql
 from mirrorlake.errors import NotLogged, SelectionChanged, UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS, RESERVED_PREFIX
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.postgresql.connect import Connection, connect, translated
+from mirrorlake.sources.postgresql.connect import Connection, connect
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.recognition import row_identity, without_effect
 from mirrorlake.sources.postgresql.recognition.row_identity import RowIdentity, leaves
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.types.mapping import FIRST_OF_APPLICATIONS, TypeRow, Types
 from mirrorlake.sources.selection import Selection
 from mirrorlake.sources.table import Attached, Counted, SourceTable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import socket
 import threading
@@ -21,6 +20,14 @@ from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, UsageError
 from mirrorlake.sources.base import AwaitedTransaction
 from mirrorlake.sources.postgresql import foreign_text
 from mirrorlake.sources.postgresql.foreign_text import has_no_encoding
+from mirrorlake.sources.postgresql.refusals import (
+    POOLER,
+    REJECTED,
+    SILENT,
+    failure,
+    mistaken,
+    translated,
+)
 
 _IDLE_FORMS = {
     "idle_in_transaction_session_timeout": "0",
@@ -79,8 +86,6 @@ WAIT_SECONDS = 5.0
 _LOCK_ATTEMPTS = 10
 _LOCK_PAUSE = 1.0  # seconds without a place in the queue
 
-_SILENT = "does not answer"
-
 _SUCCESS = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.COPY_BOTH}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -99,12 +104,40 @@ def connect(url: str, *, autocommit: bool = True) -> Connection:
 
 
 def connect_replication(url: str) -> Connection:
-    """A replication connection (simple queries only)."""
-    connection = _connected(_facts(url, _STREAM_FORMS, replication="database"))
+    """A replication connection (simple queries only). Raises as `connect`."""
+    try:
+        connection = _connected(_facts(url, _STREAM_FORMS, replication="database"))
+    except SourceUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, psycopg.OperationalError) and failure(cause)[0] == REJECTED:
+            _check_may_replicate(url, error)
+        raise
     _let_last(connection)
     if has_no_encoding(connection):
         simple_query(connection, "set client_encoding to 'SQL_ASCII'")
     return connection
+
+
+def _check_may_replicate(url: str, refused: SourceUnavailable) -> None:
+    """Raises SourceUnavailable, because of `refused`: why is said by the server in its language."""
+    with closing(connect(url)) as connection:
+        if may_replicate(connection):
+            return
+        user = connection.info.user
+    raise SourceUnavailable(
+        f"user {user} may not replicate",
+        where="PostgreSQL",
+        hint=f'Run `alter role "{user}" with replication` as a superuser.',
+    ) from refused
+
+
+def may_replicate(connection: Connection) -> bool:
+    """Whether our user may open a replication connection, also by the role that RDS has for it."""
+    query = (
+        "select from pg_roles where rolname = current_user and (rolsuper or rolreplication) "
+        "or rolname = 'rds_replication' and pg_has_role(current_user, oid, 'usage')"
+    )
+    return connection.execute(query).fetchone() is not None
 
 
 def _let_last(connection: Connection) -> None:
@@ -120,15 +153,15 @@ def _connected(facts: str) -> Connection:
     try:
         connection = psycopg.connect(facts, autocommit=True)
     except psycopg.OperationalError as error:
-        mistaken = _mistaken(error)
-        if mistaken is None:
+        parameter = mistaken(error)
+        if parameter is None:
             with translated():
                 raise
     else:
         _check_session(connection)
         return connection
     raise UsageError(
-        f"the {mistaken} in the URL of the source is not valid",
+        f"the {parameter} in the URL of the source is not valid",
         where="source.url",
         hint="The parameters and their values are those of libpq, which takes what the URL lacks "
         "from variables such as PGSSLMODE. Special characters in the password must be "
@@ -147,17 +180,12 @@ def _check_session(connection: Connection) -> None:
                 f"the settings of a session are not kept: {name} is {given}, and not "
                 f"{_TEXT_FORMS[name.lower()]}",
                 where="source.url",
-                hint=_POOLER,
+                hint=POOLER,
             )
 
 
 _REPORTED = ("IntervalStyle", "DateStyle", "TimeZone")
 """Settings of `_TEXT_FORMS` that each server reports when a session begins."""
-
-_POOLER = (
-    "The URL names a connection pooler, such as PgBouncer, or a trigger on login changes them. "
-    "Capture needs connections to the server itself: write its host and port in the URL."
-)
 
 
 class SlotWaits(SourceUnavailable):
@@ -312,7 +340,7 @@ class PostgresPulse:
             if self._opened.heard > now:
                 return _QUIET_SECONDS  # too busy for another login, with the rows of a table
             refused = error.__cause__
-            if isinstance(refused, psycopg.OperationalError) and _failure(refused)[0] == _SILENT:
+            if isinstance(refused, psycopg.OperationalError) and failure(refused)[0] == SILENT:
                 raise
         self._answered = time.monotonic()
         return _QUIET_SECONDS
@@ -410,141 +438,6 @@ def simple_query(connection: Connection, query: str) -> list[dict[str, str | Non
         if result.status not in _SUCCESS:
             raise _error_of(result)
     return _rows(result)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the connection become ours, and that a function may not be executed; other errors
-    of a statement stay what they are."""
-    try:
-        yield
-    except psycopg.errors.InsufficientPrivilege as error:
-        refused = re.search(r"permission denied for function (\w+)", str(error))
-        if refused is None:
-            raise
-        raise PrerequisiteMissing(
-            f"the user of the source may not execute {refused[1]}",
-            where="PostgreSQL",
-            hint=f"Run `grant execute on function {refused[1]}` to that user as a superuser: "
-            "`mirrorlake check` prints the statement.",
-        ) from error
-    except psycopg.OperationalError as error:
-        if _lacks_replication(error):
-            user = (error.pgconn.user if error.pgconn else b"").decode()
-            raise SourceUnavailable(
-                f"user {user} may not replicate",
-                where="PostgreSQL",
-                hint=f'Run `alter role "{user}" with replication` as a superuser.',
-            ) from error
-        if error.sqlstate == _NOT_NOW and "recovery is in progress" in str(error):
-            raise SourceUnavailable(
-                "the PostgreSQL server is a standby, and capture needs the one that takes writes",
-                hint="Name that one in the URL, or all of them with "
-                "target_session_attrs=read-write.",
-            ) from error
-        if not error.sqlstate and _OF_POOLER in str(error):
-            raise PrerequisiteMissing(
-                f"no PostgreSQL server, but a pooler answers: {_reason(error, _OF_POOLER)}",
-                where="source.url",
-                hint=_POOLER,
-            ) from error
-        what, hint, words = _failure(error)
-        raise SourceUnavailable(
-            f"PostgreSQL {what}: {_reason(error, words)}", hint=error.diag.message_hint or hint
-        ) from error
-
-
-_OF_POOLER = "unsupported startup parameter"
-"""Part of the message of PgBouncer."""
-
-
-def _mistaken(error: psycopg.OperationalError) -> str | None:
-    """The parameter of the URL that libpq rejects, before it asks any server; None if it rejects
-    none. Its value is not repeated: it may be the end of a password."""
-    if not error.sqlstate:
-        for pattern in _MISTAKES:
-            if found := re.search(pattern, str(error)):
-                return found["name"]
-    return None
-
-
-_MISTAKES = (
-    r'invalid "?(?P<name>\w+)"? value: "',
-    r'invalid integer value "[^"]*" for connection option "(?P<name>\w+)"',
-    r'invalid (?P<name>port) number: "',
-    r'definition of (?P<name>service) "[^"]*" not found',
-    r'could not parse network (?P<name>address) "',
-    r'weak (?P<name>sslmode) "',
-)
-"""Parts of messages of libpq about parameters."""
-
-
-def _failure(error: psycopg.OperationalError) -> tuple[str, str, str]:
-    """What PostgreSQL does to us, what to do about it, and words of the line that says it."""
-    if not error.sqlstate:
-        # Errors while a connection is being established have no SQLSTATE, only a text.
-        text = str(error)
-        for words, hint in _REFUSALS.items():
-            if words in text:
-                return "rejected the login", hint, words
-        if "FATAL:" in text:
-            return "rejected the connection", _SEE_LOG, "FATAL:"
-        for words, hint in _ENCRYPTION.items():
-            if words in text:
-                return "is not reached as sslmode asks", hint, words
-    if error.sqlstate is None or error.sqlstate[:2] in _NO_CONNECTION:
-        return _SILENT, "Check that it is running, and the host and port in the URL.", ""
-    if error.sqlstate == _NO_LOCK:
-        return "did not grant a lock in time", "See pg_locks for who holds it.", ""
-    return "returned an error", _SEE_LOG, ""
-
-
-_SEE_LOG = "See the message and the log of the server."
-
-
-_REFUSALS = {
-    "authentication failed": "Check the user and password in the URL. Special characters in the "
-    "password must be percent-encoded: %40 for @, %2F for /, %3A for :.",
-    "no password supplied": "Add the password to the URL, or set PGPASSWORD.",
-    "no encryption": "Allow the user, the database and this host in pg_hba.conf, or write "
-    "sslmode=require in the URL, if connections have to be encrypted there.",
-    "pg_hba.conf": "Allow the user, the database and this host in pg_hba.conf, and reload the "
-    "server. Logical replication connections match the name of the database.",
-    'FATAL:  role "': "Check the user in the URL.",
-    'FATAL:  database "': "Check the database in the URL.",
-}
-"""Part of the server's message to the remedy."""
-
-
-_ENCRYPTION = {
-    "server does not support SSL": "Set ssl in postgresql.conf, or another sslmode in the URL.",
-    "does not exist": "Check the paths in sslrootcert, sslcert and sslkey in the URL.",
-    "certificate": "Check sslmode, sslrootcert, sslcert and sslkey in the URL.",
-}
-"""Part of libpq's message to the remedy."""
-
-
-def _lacks_replication(error: psycopg.OperationalError) -> bool:
-    """Whether a walsender was refused to a role without REPLICATION; before PostgreSQL 16 and
-    since in other words."""
-    text = str(error)
-    return "start WAL sender" in text or "to start walsender" in text
-
-
-_NO_LOCK, _NOT_NOW = "55P03", "55000"
-_NO_CONNECTION = {"08", "57"}  # classes of SQLSTATE: broken, or ended by an operator
-
-
-def _reason(error: psycopg.Error, words: str = "") -> str:
-    """The message of the server or the socket; libpq names host and user here, never a password.
-    words: what the message has. libpq may have tried several ways, as without encryption, and the
-    hint is about one of them."""
-    if error.diag.message_primary:
-        return error.diag.message_primary
-    lines = [line.strip().removeprefix("- ") for line in str(error).splitlines()]
-    messages = [line for line in lines if line and not line.startswith("Is the server running")]
-    named = [message for message in messages if words in message]
-    return (named or messages)[-1].rstrip(".") if messages else "no reason given"
 
 
 def _facts(url: str, forms: dict[str, str], **more: str) -> str:

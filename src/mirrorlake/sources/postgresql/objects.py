@@ -19,15 +19,11 @@ from mirrorlake.sources.base import (
     RetainedLog,
 )
 from mirrorlake.sources.postgresql.changed_rows import NotedIn
-from mirrorlake.sources.postgresql.connect import (
-    Connection,
-    OpenConnections,
-    patiently,
-    translated,
-)
+from mirrorlake.sources.postgresql.connect import Connection, OpenConnections, patiently
 from mirrorlake.sources.postgresql.publishing import event_trigger, publication, rejected
 from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
 from mirrorlake.sources.postgresql.recognition.known import Known
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings

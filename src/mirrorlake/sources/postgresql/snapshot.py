@@ -39,7 +39,6 @@ from mirrorlake.sources.postgresql.connect import (
     connect,
     connect_replication,
     patiently,
-    translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.reading import heaps, key_ranges, lock_waits
@@ -56,6 +55,7 @@ from mirrorlake.sources.postgresql.reading.named_columns import named_columns, r
 from mirrorlake.sources.postgresql.recognition import locked
 from mirrorlake.sources.postgresql.recognition.known import Known
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.replication.slot import create_slot, current_time
 from mirrorlake.sources.postgresql.replication.stream import PostgresStream
 from mirrorlake.sources.postgresql.settings import PostgresSettings

@@ -46,7 +46,6 @@ from mirrorlake.sources.postgresql.connect import (
     connect_replication,
     patiently,
     simple_query,
-    translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
@@ -59,6 +58,7 @@ from mirrorlake.sources.postgresql.recognition.recognition import (
     captures,
     condition_of,
 )
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.replication import history
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.replication.awaited import awaited, open_transactions

@@ -8,9 +8,10 @@ from datetime import timedelta
 from mirrorlake.errors import printable
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.base import REPAIR, CheckResult, CheckSeverity
-from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.connect import Connection, may_replicate
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import publication
+from mirrorlake.sources.postgresql.refusals import NEEDED_FUNCTIONS
 from mirrorlake.sources.postgresql.replication import slot as slots
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
@@ -102,17 +103,8 @@ def _room(connection: Connection, settings: PostgresSettings) -> Iterator[CheckR
 
 
 def _rights(connection: Connection) -> CheckResult:
-    row = connection.execute(
-        "select rolsuper or rolreplication, current_user::text from pg_roles "
-        "where rolname = current_user"
-    ).fetchone()
-    assert row is not None
-    may_replicate, user = row
-    granted = connection.execute(
-        "select 1 from pg_roles where rolname = 'rds_replication' "
-        "and pg_has_role(current_user, oid, 'usage')"
-    ).fetchone()
-    if not may_replicate and not granted:
+    user = connection.info.user
+    if not may_replicate(connection):
         return CheckResult(
             "rights",
             _ERROR,
@@ -129,7 +121,7 @@ def functions(connection: Connection) -> CheckResult | None:
         "select format('%%s(%%s)', proname, pg_get_function_identity_arguments(oid)) "
         "from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any(%s) "
         "and not has_function_privilege(oid, 'execute') order by 1",
-        [list(_FUNCTIONS)],
+        [list(NEEDED_FUNCTIONS)],
     )
     missing = ", ".join(str(name) for (name,) in rows)
     if not missing:
@@ -141,17 +133,6 @@ def functions(connection: Connection) -> CheckResult | None:
         f"user {user} may not execute {missing}",
         f'Run `grant execute on function {missing} to "{user}"` as a superuser.',
     )
-
-
-_FUNCTIONS = (
-    "pg_current_snapshot",
-    "pg_current_wal_insert_lsn",
-    "pg_current_wal_lsn",
-    "pg_drop_replication_slot",
-    "pg_get_replication_slots",  # of the view pg_replication_slots
-    "pg_partition_tree",
-    "pg_wal_lsn_diff",
-)
 
 
 def _retention(connection: Connection) -> CheckResult:

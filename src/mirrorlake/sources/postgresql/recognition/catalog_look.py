@@ -14,13 +14,14 @@ from psycopg import sql
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection, translated
+from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
 from mirrorlake.sources.postgresql.foreign_text import foreign_texts
 from mirrorlake.sources.postgresql.publishing import generated_columns, left_out, publication
 from mirrorlake.sources.postgresql.publishing.left_out import LeftOut
 from mirrorlake.sources.postgresql.recognition import row_identity
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import bounds_of
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.mapping import Resolve
 from mirrorlake.sources.table import SourceTable

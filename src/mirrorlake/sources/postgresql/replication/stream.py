@@ -16,9 +16,10 @@ from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.sources.base import OpenAgain
 from mirrorlake.sources.chunk import Chunk, TableDiffers
 from mirrorlake.sources.postgresql import protocol
-from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
+from mirrorlake.sources.postgresql.connect import Connection, simple_query
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.recognition.table_message import is_ours
+from mirrorlake.sources.postgresql.refusals import translated
 from mirrorlake.sources.postgresql.replication import in_progress
 from mirrorlake.sources.postgresql.replication.in_progress import InProgress
 from mirrorlake.sources.postgresql.replication.prepared import TwoPhase
