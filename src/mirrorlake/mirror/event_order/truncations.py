@@ -37,18 +37,26 @@ def deletions(truncations: pa.Table, keys: pa.Table) -> pa.Table:
 def is_truncated(rule: OrderRule, rows: pa.Table, truncations: pa.Table) -> np.ndarray:
     """Which changes are not later than a truncation of their log; bool. rows: ORDER."""
     found = np.zeros(rows.num_rows, bool)
-    backfill, deletion = (
-        contiguous(rows.column(name)).to_numpy(zero_copy_only=False)
-        for name in ("backfill", "deletion")
-    )
+    change = ~contiguous(rows.column("backfill")).to_numpy(zero_copy_only=False)
     sections = [contiguous(rows.column(name)).to_numpy() for name in SECTION_NAMES]
-    for truncation in truncations.to_pylist():
-        same = contiguous(pc.equal(rows.column("log"), truncation["log"])).to_numpy(
-            zero_copy_only=False
-        )
-        earlier = deletion | rule.deletion_last  # of the changes at its position
-        for name, values in reversed(list(zip(SECTION_NAMES, sections, strict=True))):
+    for number, truncation in enumerate(truncations.to_pylist()):
+        log = contiguous(pc.equal(rows.column("log"), truncation["log"]))
+        same = change & log.to_numpy(zero_copy_only=False)
+        for name, values in zip(SECTION_NAMES, sections, strict=True):
             place = np.uint64(truncation[name])
-            earlier = (values < place) | ((values == place) & earlier)
-        found |= ~backfill & same & earlier
+            found |= same & (values < place)
+            same &= values == place
+        at = np.flatnonzero(same)
+        found[at] = ~_is_later(rule, rows, at, truncations.slice(number, 1))
     return found
+
+
+def _is_later(rule: OrderRule, rows: pa.Table, at: np.ndarray, truncation: pa.Table) -> np.ndarray:
+    """Which changes at the position of a truncation come after it, as between any two changes at
+    one position: a deletion may come later with another source time, by which it is compared with
+    backfills and other logs. at: their row numbers."""
+    count = len(at)
+    repeated = truncation.select(ORDER.names).take(pa.array(np.zeros(count, np.int64)))
+    pairs = pa.concat_tables([repeated, rows.select(ORDER.names).take(pa.array(at))])
+    both = np.tile(np.arange(count), 2)
+    return last_of_each(both, count, parts_of(rule, pairs.combine_chunks())) >= count
