@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mirrorlake.app.changes.beginning import files_below, needed_files
 from mirrorlake.app.subscribe import store_of_table
+from mirrorlake.apply.committer import CommitOperation
 from mirrorlake.apply.events.remembered.state import StateFolder
 from mirrorlake.apply.events.remembered.stored_changes import EVERY_CHANGE, StoredChanges
 from mirrorlake.delta.log.table_log import Action, TableLog
@@ -59,21 +60,26 @@ class EventCommits:
         return name is None or bool(name and self._changes.read(name) is None)
 
     def first_version(self) -> int | None:
-        """The earliest version whose later changes are all there; -1 if they are from the
-        beginning. None for a table that is not of events, and if it is the newest version. Raises
-        FeedError and BrokenLog."""
+        """The earliest version whose later changes are all there, with the present types of
+        columns; -1 if they are from the beginning. None for a table that is not of events, and if
+        it is the newest version. Raises FeedError and BrokenLog."""
         if self._changes is None:
             return None
         request = FeedRequest.of(self._table, from_beginning=True)
         feed = Feed(request, self._options, log=self._log)
         latest, first = feed.plan.latest, feed.first if feed.first else -1
         for version in range(feed.first, latest + 1):
-            if self.is_lossy(version):
+            if self.is_lossy(version) or self._is_widening(version):
                 first = version
         if first >= latest:
             return None
         present = files_below(self._store, self._inside)
         return first if needed_files(self._log, first, latest) <= present else None
+
+    def _is_widening(self, version: int) -> bool:
+        """Whether a commit gave columns wider types, which a landing zone cannot (LZ-223)."""
+        info = _commit_info(self._log.actions(version))
+        return info.get("operation") == CommitOperation.UPDATE_SCHEMA
 
     def _named(self, version: int) -> str | None:
         """The file of a commit; "" if it has no need of one, None if its changes were not kept."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from mirrorlake.app.changes.event_commits import EventCommits, with_every_change
 from mirrorlake.app.changes.followed_columns import FollowedColumns
@@ -21,6 +22,7 @@ from mirrorlake.app.changes.table_commits import versions
 from mirrorlake.app.subscribe import subscribe, with_hint
 from mirrorlake.apply.events.columns import METADATA as EVENT_METADATA
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.errors import FeedError, UsageError, printable
 from mirrorlake.feed.bounds import Beginning, FeedRequest
 from mirrorlake.feed.change_files import METADATA_FIELDS
@@ -35,11 +37,15 @@ from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
+from mirrorlake.model.types import is_wider
 from mirrorlake.publisher import Publisher
 from mirrorlake.root import true_name
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
+_log = structlog.get_logger()
+
+ZONE_ANEW = "zone_table_anew"
 _ANEW = "Delete the folder of the table in the landing zone, and land the table again."
 
 
@@ -127,9 +133,32 @@ class _Landing:
 
     def rows_of(self, version: int) -> LandedCommit:
         """Publish the rows of a version, as of which the changes begin."""
-        found = FeedSnapshot(
-            FeedRequest(self._table, Beginning()), self._log, self._options, version=version
-        )
+        return self._first_rows(self._snapshot(version))
+
+    def _anew(self, version: int, wider: Sequence[str]) -> LandedCommit:
+        """Make the folder of the table anew, with the rows of a version first: types of columns
+        change in no other way there (LZ-220). If the process ends in between, the next one finds no
+        folder, as before the first run. wider: which columns have wider types as of the version."""
+        found = self._snapshot(version)
+        _log.warning(ZONE_ANEW, table=str(self._name), version=version, columns=list(wider))
+        self._publisher.drop(self._name)
+        return self._first_rows(found)
+
+    def _wider(self, schema: TableSchema | None) -> list[str]:
+        """The columns of which the landing zone has a narrower type."""
+        landed = self._publisher.columns(self._name)
+        return [
+            column.name
+            for column in (schema.schema if schema else ())
+            if column.name in landed and is_wider(column.type, landed[column.name])
+        ]
+
+    def _snapshot(self, version: int) -> FeedSnapshot:
+        request = FeedRequest(self._table, Beginning())
+        return FeedSnapshot(request, self._log, self._options, version=version)
+
+    def _first_rows(self, found: FeedSnapshot) -> LandedCommit:
+        version = found.version
         position = str(FeedPosition(found.table_id, version))
         rows = self._publish(found.schema, found.batches(), self._key, version, position)
         return LandedCommit(version, True, rows, self._commits.are_of_events)
@@ -139,11 +168,16 @@ class _Landing:
     ) -> Iterator[LandedCommit]:
         """Publish what the subscription delivers; it begins after a position."""
         followed = FollowedColumns(self._table, self._log, self._key, _ANEW)
+        schema: TableSchema | None = None
         if after is not None:
             followed.go_on(FeedPosition.parse(after).version)
         first = subscription.record.next or 0
         for version, delivery in versions(subscription, first, deliveries):
             followed.go_on(version)
+            before, schema = schema, followed.schema
+            if schema != before and (wider := self._wider(schema)):
+                yield self._anew(version, wider)
+                continue
             if delivery is not None and delivery.is_snapshot:
                 position = str(delivery.position)
                 batches = delivery.batches()
