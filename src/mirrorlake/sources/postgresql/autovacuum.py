@@ -13,7 +13,7 @@ _IS_SUPERUSER = "current_setting('is_superuser') = 'on'"  # before PostgreSQL 15
 
 _LET_END = """
 select case when {may_set} then set_config('deadlock_timeout', '500ms', true)
-            when setting::int <= 1000 then set_config('lock_timeout', '1100ms', true) end
+            when setting::int <= 1000 then set_config('lock_timeout', '1010ms', true) end
 from pg_settings where name = 'deadlock_timeout' and setting::int > 900
 """
 
