@@ -346,6 +346,21 @@ def test_a_mirrored_table_that_is_left_out_is_not_equal(live: Live) -> None:
 
 
 @pytest.mark.full
+def test_a_table_that_does_not_take_part_is_compared_only_by_its_name(
+    tmp_path: Path, database: Database
+) -> None:
+    live = Live(tmp_path, database, mirror={"schema_change": {"table_created": "ignore"}})
+    database.execute("create table later (id int primary key)")
+    live.once()
+    found = live.verify()
+    assert found.keys() == {"public.orders", "public.words", "public.log"}
+    assert all(one.is_equal for one in found.values())
+    (named,) = live.verify("public.later").values()
+    assert "it is left out" in named.unverified
+    assert not named.is_equal
+
+
+@pytest.mark.full
 def test_columns_that_were_renamed_only_in_case_are_compared(live: Live) -> None:
     live.database.execute('alter table words rename note to "Note"')
     live.database.execute('alter table words rename number to "NUMBER"')

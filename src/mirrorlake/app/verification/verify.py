@@ -52,6 +52,7 @@ from mirrorlake.sources.table import SourceTable
 _WAIT_SECONDS = 0.5
 _START = "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits."
 _GONE = "it is mirrored, and the source does not have it any more, or it is no longer selected"
+_LATER = "it is left out, because it was created later (mirror.schema_change.table_created)"
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a table, how many of its rows are compared, and about how many it has."""
@@ -228,6 +229,9 @@ class _Verifying:
         known = {str(one.table): one for one in self.source.discover()}
         reasons = {name: str(one.refused) for name, one in known.items() if one.refused}
         reasons |= {str(table): _GONE for table in loaded if str(table) not in known}
+        admission = records.admission()
+        later = {*known} & {*admission.left_out} if admission else set[str]()
+        reasons |= dict.fromkeys(later, _LATER)
         names = [named(name, {*known, *reasons}, where="verify") for name in names]
         if unknown := sorted(set(names) - set(known) - set(reasons)):
             raise UsageError(
@@ -235,7 +239,8 @@ class _Verifying:
                 where="verify",
                 hint=tables_like(unknown[0], known),
             )
-        wanted = dict.fromkeys(names or [*known, *reasons])
+        everything = [name for name in (*known, *reasons) if name not in later]
+        wanted = dict.fromkeys(names or everything)
         left_out = [
             VerifiedTable(name, unverified=reasons[name]) for name in wanted if name in reasons
         ]
