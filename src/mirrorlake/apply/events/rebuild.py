@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.apply.events.batches.spelling import spelled_alike
 from mirrorlake.apply.events.columns import METADATA
 from mirrorlake.apply.events.described import recognized
 from mirrorlake.apply.events.reading import TableEvents
@@ -96,10 +97,12 @@ class StateRebuild:
         """Remember events: first those that may not have been applied yet, otherwise in any order.
         Of these, only the events of rows count, and deletions of keys without a row, which would
         change nothing."""
+        (events,), _names = spelled_alike([events], self._state.columns, is_case_only=True)
         state = recognized(self._state, events, self._settings)
         if state is None:
             return
         self._state = state
+        (events,), _names = spelled_alike([events], state.columns)
         rows, _letters = checked_rows(events, state)
         if not state.merges:
             self._add_unnamed(rows, is_applied=is_applied)

@@ -24,6 +24,7 @@ from mirrorlake.apply.events.batches.prepared import (
     WiderColumns,
     event_table_error,
 )
+from mirrorlake.apply.events.batches.spelling import spelled_alike
 from mirrorlake.apply.events.batches.widening import widen
 from mirrorlake.apply.events.batches.writer import BatchWriter, Preparation, key_names
 from mirrorlake.apply.events.described import known_state
@@ -63,7 +64,8 @@ from mirrorlake.storage.urls import is_url
 
 log = structlog.get_logger()
 
-APPLICATION, COLUMN_WIDENED = "mirrorlake-events", "event_column_widened"
+APPLICATION = "mirrorlake-events"
+COLUMN_WIDENED, COLUMN_RESPELLED = "event_column_widened", "event_column_respelled"
 ATTEMPTS = 20
 """Attempts at one batch while other writers commit first."""
 
@@ -86,6 +88,7 @@ class EventTable:
         self._folder = StateFolder(store, table)
         self._writer = BatchWriter(table, self.location, self._options, self._folder, settings)
         self._is_swept = self._is_described = False
+        self._respelled = set[str]()
 
     @property
     def known(self) -> dict[str, UnifiedType]:
@@ -114,7 +117,7 @@ class EventTable:
         if not loaded.snapshot.exists:
             self._check_only(events[0].name, self._settings.rule(events[0].source))
         with self._lost_files(), self._folder.open():
-            return self._writer.prepare(loaded, events)
+            return self._writer.prepare(loaded, self._spelled(loaded, events))
 
     def commit_prepared(self, batch: PreparedBatch) -> EventTableReport | None:
         """Commit what another process has prepared, perhaps a while ago, on storage that it shares
@@ -394,6 +397,7 @@ class EventTable:
         """None when another writer committed first. is_truncated: as for `BatchWriter.prepare`."""
         if not loaded.snapshot.exists:
             self._check_only(events[0].name, self._settings.rule(events[0].source))
+        events = self._spelled(loaded, events)
         found = self._writer.prepare(loaded, events, is_truncated=is_truncated)
         if isinstance(found, EventTableReport):
             return found
@@ -402,6 +406,16 @@ class EventTable:
         if isinstance(found, WiderColumns):
             return self._widen(loaded, events, found)
         return self._truncate(loaded, events, found)
+
+    def _spelled(
+        self, loaded: EventTableVersion, events: Sequence[TableEvents]
+    ) -> Sequence[TableEvents]:
+        """The events with the names of columns as in the table. Tells once which are others."""
+        events, names = spelled_alike(events, loaded.state.columns)
+        if new := {name: known for name, known in names.items() if name not in self._respelled}:
+            self._respelled |= new.keys()
+            log.warning(COLUMN_RESPELLED, table=str(self.table), columns=new)
+        return events
 
     def _widen(
         self, loaded: EventTableVersion, events: Sequence[TableEvents], wider: WiderColumns
