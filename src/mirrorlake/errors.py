@@ -552,7 +552,7 @@ class NotSelected(TableError):
 
 
 class TableDropped(TableError):
-    """The table was dropped in the source, which the project ignores: this is no error."""
+    """The table was dropped in the source: this is no error."""
 
 
 class TableAltered(TableError):

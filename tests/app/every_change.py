@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mirrorlake.mirror.table.deleted import MIN_SCANS
 from mirrorlake.model.crash_points import CrashPoint
 from tests.app.evolving_database import EvolvingDatabase
 from tests.doubles.memory_store import Crash
@@ -17,15 +18,15 @@ class Change:
     """A change of `apples`, `plums` or `parts`.
 
     first: what is done before, when the tables are mirrored; name: what `apples` is called after
-    it; new: a table that is mirrored from then on; stops: one that is not any more; is_alone: it
-    cannot be in a transaction with rows.
+    it; new: a table that is mirrored from then on; dropped: one that is gone from then on;
+    is_alone: it cannot be in a transaction with rows.
     """
 
     statement: str
     first: Sequence[str] = ()
     name: str = "apples"
     new: str = ""
-    stops: str = ""
+    dropped: str = ""
     is_alone: bool = False
 
 
@@ -105,7 +106,7 @@ CHANGES = {
     ),
     "table truncated": Change("truncate apples"),
     "table created again": Change(_AGAIN),
-    "table dropped": Change("drop table plums", stops="plums"),
+    "table dropped": Change("drop table plums", dropped="plums"),
     "table created": Change(
         "create table pears (id int primary key); insert into pears values (1), (2)", new="pears"
     ),
@@ -151,6 +152,7 @@ FOLLOWING = (
     CrashPoint.REPLACED_NOTED,
     CrashPoint.REPLACED_DELETED,
     CrashPoint.STOPPED_RECORDED,
+    CrashPoint.DELETED_RECORDED,
     CrashPoint.BACKFILL_REQUIRED,
     CrashPoint.BACKFILL_BEGUN,
     CrashPoint.BACKFILL_PUBLISHED,
@@ -164,6 +166,7 @@ APPLYING = (
     CrashPoint.COLUMNS_WRITTEN,
     CrashPoint.COLUMNS_ALTERED,
     CrashPoint.PROPERTIES_SET,
+    CrashPoint.DROP_RECORDED,
     CrashPoint.TABLE_DROPPED,
     CrashPoint.COMMIT_BEGUN,
 )
@@ -195,6 +198,7 @@ class DyingAtEach:
 def live(evolving: EvolvingDatabase, change: Change, *, at_once: bool) -> None:
     """Rows are written before, between and after, in one transaction with the change or in others.
     Capture, and what applies, die at every point to which they come."""
+    evolving.drop_after = 0.0
     evolving.begin(*TABLES)
     if change.first:
         evolving.run(*change.first)
@@ -215,14 +219,16 @@ def live(evolving: EvolvingDatabase, change: Change, *, at_once: bool) -> None:
     evolving.run(rows(change.name, 3))
     evolving.capture()
     dying = DyingAtEach(APPLYING)
-    while evolving.apply(dying):
-        pass
+    for _ in range(MIN_SCANS if change.dropped else 1):
+        while evolving.apply(dying):
+            pass
 
 
 def check(evolving: EvolvingDatabase, change: Change) -> None:
     """The mirror equals its source, and its feed leads there from version 0."""
-    stopped = {f"public.{change.stops}"} if change.stops else set()
-    for table in {"apples", "plums", "parts", "log", change.new} - {"", change.stops}:
+    if change.dropped:
+        assert not (evolving.store.root / f"Tables/public/{change.dropped}").exists()
+    for table in {"apples", "plums", "parts", "log", change.new} - {"", change.dropped}:
         source = change.name if table == "apples" else table
         columns = evolving.database.sql.execute(
             "select string_agg(quote_ident(attname), ', ') from pg_attribute "
@@ -230,7 +236,7 @@ def check(evolving: EvolvingDatabase, change: Change) -> None:
             "and attgenerated = ''",
             [source],
         ).fetchall()
-        evolving.check(table, _plain, source, columns[0][0], stopped)
+        evolving.check(table, _plain, source, columns[0][0])
 
 
 def _plain(value: Any) -> Any:

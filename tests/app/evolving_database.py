@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -88,6 +89,8 @@ class EvolvingDatabase:
     selected_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     selected_rows: Mapping[str, str] = field(default_factory=dict)
     part_bytes: int = 256 << 20
+    drop_after: float = 60.0
+    drops_tables: bool = True
     number: int = 0
     reader: HandmadeReader = field(init=False)
 
@@ -146,6 +149,7 @@ class EvolvingDatabase:
             load_joining=self.load is None,
             load_beside=self.load_beside,
             joining_beside=self.joining_beside,
+            drop_after_seconds=self.drop_after,
             ignores=self.ignored | ({SchemaChangeKind.COLUMN_ADDED} if self.ignores else set()),
         )
         name = self.made
@@ -209,6 +213,8 @@ class EvolvingDatabase:
             drops_columns=self.drops,
             renames_columns=self.renames,
             widens_types=self.widens,
+            drop_tables=self.drops_tables,
+            drop_after=timedelta(seconds=self.drop_after),
         )
         loop = ApplyLoop(self.store, engine, settings, WallClock(), reached=reached, holder="m")
         loop.open()

@@ -133,13 +133,13 @@ def test_one_that_is_renamed_to_what_is_not_selected_is_an_error(
 
 def test_the_setting_counts_from_the_next_start(database: Database, store: LocalStore) -> None:
     evolving = begun(database, store)
-    evolving.ignored = frozenset()
+    evolving.ignored, evolving.stops_at = frozenset(), KINDS
     evolving.run("drop table pears")
     evolving.capture()
     assert codes(evolving) == {"public.pears": NotSelected.code}
-    evolving.ignored = KINDS
+    evolving.ignored, evolving.stops_at = KINDS, frozenset()
     evolving.capture()
     check_dropped(evolving)
-    evolving.ignored = frozenset()
+    evolving.ignored, evolving.stops_at = frozenset(), KINDS
     evolving.capture()
     assert codes(evolving) == {"public.pears": NotSelected.code}

@@ -1,10 +1,10 @@
-"""A destination that is added to a stream under way, while tables are altered."""
+"""A destination that is added to a stream under way, while tables are altered, and dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ from mirrorlake.capture.landing.sink import LandingSink
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
+from mirrorlake.errors import TableRecreated
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.source import PostgresSource
@@ -56,6 +58,7 @@ CHANGES = {
 class Destinations:
     evolving: EvolvingDatabase
     folder: Path
+    settings: CaptureSettings = SETTINGS
 
     def capture(self, *destinations: Destination) -> None:
         """One process of capture into these, which takes everything."""
@@ -74,7 +77,7 @@ class Destinations:
         source = self._source()
         sinks = self._sinks(source)
         chosen = [sinks[one] for one in destinations]
-        return Capture(source, self._records, chosen, SETTINGS, WallClock(), holder="c")
+        return Capture(source, self._records, chosen, self.settings, WallClock(), holder="c")
 
     def _source(self) -> PostgresSource:
         name = self.evolving.made
@@ -88,8 +91,8 @@ class Destinations:
         events, store = EventsSettings("apples", self.folder), LocalStore(self.folder)
         records = self._records
         return {
-            "landing zone": LandingSink(source, records, SETTINGS),
-            "event files": EventsSink(source, records, SETTINGS, events, store, WallClock()),
+            "landing zone": LandingSink(source, records, self.settings),
+            "event files": EventsSink(source, records, self.settings, events, store, WallClock()),
         }
 
     def check_events(self) -> None:
@@ -136,3 +139,50 @@ def test_both_follow_what_was_altered_before_the_second_was_there(
     evolving.check("apples")
     if first == "landing zone":  # else no event tells what became of rows that were not changed
         destinations.check_events()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kinds"),
+    [
+        (["event files"], set()),
+        (["event files"], {SchemaChangeKind.TABLE_DROPPED}),
+        (["landing zone", "event files"], set()),
+    ],
+)
+def test_events_of_a_dropped_table_stay_and_another_of_its_name_waits_for_a_person(
+    database: Database,
+    store: LocalStore,
+    tmp_path: Path,
+    chosen: Sequence[Destination],
+    kinds: set[SchemaChangeKind],
+) -> None:
+    """No event deletes its rows, so that those of both would be mixed."""
+    evolving = EvolvingDatabase(database, store)
+    settings = replace(SETTINGS, drop_after_seconds=0.0, ignores=frozenset(kinds))
+    destinations = Destinations(evolving, tmp_path / "events", settings)
+    evolving.run(
+        "create table log (id int primary key)",
+        "create table apples (id int primary key, note text)",
+        "insert into apples values (1, 'a'), (2, 'b')",
+    )
+    destinations.capture(*chosen)
+    written = sorted(destinations.folder.rglob("*apples*/**/*.avro"))
+    assert written
+    evolving.run("drop table apples")
+    records = Records(store, root.LANDING)
+    for number in range(3):
+        evolving.run(f"insert into log values ({number})")
+        destinations.capture(*chosen)
+        assert (records.failed(), [*records.dropped()]) == ({}, ["public.apples"])
+    assert sorted(destinations.folder.rglob("*apples*/**/*.avro")) == written
+    assert not (store.root / root.LANDING / "public.schema/apples").exists()
+    evolving.run("create table apples (id int primary key)", "insert into apples values (7)")
+    for _ in range(2):
+        destinations.capture(*chosen)
+        assert {n: e["code"] for n, e in records.failed().items()} == {
+            "public.apples": TableRecreated.code
+        }
+    destinations.reset()
+    destinations.capture(*chosen)
+    assert not records.stopped()
+    assert len(sorted(destinations.folder.rglob("*apples*/**/*.avro"))) == len(written) + 1

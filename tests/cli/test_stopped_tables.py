@@ -167,6 +167,24 @@ def test_a_dropped_table_is_no_error_where_the_project_ignores_that(
     assert tables(run)["public.log"]["dropped"] is None
 
 
+def test_a_dropped_table_is_no_error_and_goes(run: Run, shop: Database, tmp_path: Path) -> None:
+    run("capture", "--once")
+    shop.execute("drop table orders")
+    assert run("capture", "--once").code == 0
+    found = run("status")
+    assert found.code == 0
+    said = " ".join(found.out.split())
+    assert "public.orders: the table was dropped in the source; what is landed of it will" in said
+    assert run("check").code == 0
+    file = tmp_path / "mirrorlake.yaml"
+    file.write_text(f"{file.read_text()}\nmirror: {{drop_after_seconds: 0}}\n")
+    assert run("capture", "--once").code == 0
+    assert "public.orders" not in tables(run)
+    shop.execute("create table orders (id int primary key)", "insert into orders values (1)")
+    assert run("capture", "--once").code == 0
+    assert pending_rows(run, "public.orders") == 1
+
+
 class TestATableThatIsNotSelectedForAWhile:
     """Nobody lands what happens to it meanwhile, so it may not simply go on."""
 

@@ -74,6 +74,16 @@ class DiscoveryContract:
         (after,) = scene.source().discover()
         assert before.identity != after.identity
 
+    def test_only_the_source_that_had_a_table_says_that_it_is_gone(self, scene: Scene) -> None:
+        scene.create("apples")
+        source = scene.source()
+        (before,) = source.discover()
+        scene.recreate("apples")
+        (after,) = source.discover()
+        both, former = [before.identity, after.identity], source.identity()
+        assert {*source.gone(both, former)} == {before.identity}
+        assert not source.gone(both, {**former, "type": "another"})
+
     def test_the_check_of_a_prepared_source_finds_no_error(self, scene: Scene) -> None:
         scene.create("apples")
         findings = scene.source().check()

@@ -127,6 +127,29 @@ def test_a_dropped_table_stays_out_after_a_crash_and_comes_back_with_another(
     assert_landed(project)
 
 
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint.STOPPED_RECORDED, CrashPoint.DELETED_RECORDED, CrashPoint.REPLACED_DELETED],
+)
+def test_a_dropped_table_goes_whole_after_a_crash_and_another_is_loaded(
+    project: Project, point: CrashPoint
+) -> None:
+    records = Records(LocalStore(project.root), LANDING)
+    project.configure("mirror", drop_after_seconds=0)
+    project.run("capture", "--once")
+    project.database.execute(CHANGES, DROPPED)
+    project.killed_at(point, "capture", "--once")
+    project.database.execute("delete from a.orders where id % 5 = 0")
+    project.run("capture", "--once")
+    assert not records.stopped()
+    assert records.deleted() == [f"{LANDING}/b.schema/notes"]
+    assert not project.is_landed("b.notes")
+    project.database.execute(*ANOTHER, MORE)
+    project.run("capture", "--once")
+    assert not records.deleted()
+    assert_landed(project)
+
+
 @pytest.mark.parametrize("point", [CrashPoint.TRUNCATED_RECORDED])
 def test_a_strict_zone_is_emptied_once_after_a_crash(project: Project, point: CrashPoint) -> None:
     project.configure("landing", strict=True)

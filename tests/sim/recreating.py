@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 from mirrorlake.capture.record import Records
@@ -56,6 +57,8 @@ class RecreatingSimulation(Simulation):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.recreated = 0
+        after = Random(f"drop after {seed}").choice([0.0, 60.0])
+        self._settings = replace(self._settings, drop_after_seconds=after)
 
     def _new_database(self, *, sets: bool) -> RecreatingDatabase:
         return RecreatingDatabase(self.clock, self.random, sets=sets)

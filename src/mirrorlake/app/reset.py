@@ -28,13 +28,15 @@ from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store, read_record
 
 _FEED = "; its change feed is deleted too, and begins anew"
+_DROPPED = " with its change feed, because it was dropped in the source"
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
     """What a reset will do. captured: the zone is filled by our own capture. delivered: tables of
     which there are event files; left_out: tables that were created later; damaged: paths of records
-    that cannot be read, and are forgotten."""
+    that cannot be read, and are forgotten; dropped: tables that were dropped in the source, so that
+    nothing is loaded in their place."""
 
     project: Project
     tables: Sequence[TableScan]
@@ -44,18 +46,23 @@ class Reset:
     delivered: Sequence[str] = ()
     left_out: Sequence[str] = ()
     damaged: Sequence[str] = ()
+    dropped: Collection[str] = ()
 
     def sentences(self) -> list[str]:
         lines, store = [], store_of(self.project)
         for scan in self.tables:
-            if self.captured:
+            if self.captured and str(scan.table) in self.dropped:
+                lines.append(f"{scan.table}: delete {scan.folder.path}, and the table{_DROPPED}")
+            elif self.captured:
                 lines.append(
                     f"{scan.table}: delete {scan.folder.path} and load the table again{_FEED}"
                 )
             else:
                 path = TablePaths(store, self.project.mirror.default_schema).of(scan)
                 lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}{_FEED}")
-        lines += [f"{table}: capture it again" for table in self.stopped]
+        lines += [
+            f"{table}: capture it again" for table in self.stopped if table not in self.dropped
+        ]
         lines += [f"{table}: write all its rows as events again" for table in self.delivered]
         lines += [f"{table}: mirror it, although it was created later" for table in self.left_out]
         if self.everything and self.captured:
@@ -85,7 +92,8 @@ class Reset:
                     table_removal.remove(store, path)
                     reached(CrashPoint.RESET_TABLE_DELETED)
                     store.delete_folder(folder_of(path))
-            waiting = {str(scan.table): paths.of(scan) for scan in self.tables}
+            left = [scan for scan in self.tables if str(scan.table) not in self.dropped]
+            waiting = {str(scan.table): paths.of(scan) for scan in left}
             table_status_file.note_reset(store, clock, waiting)
 
     def _forget_files(self, store: Store, reached: CrashHook) -> None:
@@ -109,6 +117,8 @@ class Reset:
         # Before nothing is held of them, so that they are not left out.
         records.admit({*landed, *self.stopped, *self.delivered, *self.left_out})
         for scan in self.tables:
+            if str(scan.table) in self.dropped:
+                records.note_deleted(scan.folder.path)
             store.delete_folder(scan.folder.path)
             reached(CrashPoint.RESET_FOLDER_DELETED)
             records.forget(str(scan.table))
@@ -151,6 +161,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
         delivered=[name for name in wanted if name in delivered],
         left_out=[name for name in wanted if name in left_out],
         damaged=damaged,
+        dropped=records.dropped().keys(),
     )
 
 

@@ -529,8 +529,8 @@ class Capture:
         now = self._source.discover()
         self._land_dropped({table.table for table in self._streamed()} - {t.table for t in now})
         self._check_source(now)
-        found = {table.table for table in self._unaltered(self._carried.among(now))}
         streamed = {table.table for table in self._tables}
+        found = {table.table for table in self._unaltered(self._carried.among(now, streamed))}
         is_joining = bool(self._carried.replaced(now) or found - streamed)
         if not is_joining:
             self._joining.end()
@@ -545,7 +545,7 @@ class Capture:
         self._lost(table, error)
 
     def _land_dropped(self, tables: Iterable[TableId]) -> None:
-        """Land what was committed before one of these tables was dropped, if it stays as it is."""
+        """Land what was committed before tables were dropped, unless they stop for that."""
         if self.loop is None or not self._carried.dropped.among(tables):
             return
         target = self._source.current()

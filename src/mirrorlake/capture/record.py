@@ -9,7 +9,8 @@ not captured; `attached.json` holds what tables have that changes no row, and `w
 the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
 have other values, which the stream will not say before one of their rows changes, and
 `ignored.json` those that differ by a change that the project ignores; `admitted.json` says which
-tables take part where the project ignores tables that are created later; `loads.json`, where not
+tables take part where the project ignores tables that are created later; `deleted.json` lists the
+folders that were deleted because their tables were dropped in the source; `loads.json`, where not
 every table is loaded, says of which the rows are; `outage.json` is there while the source does not
 answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
 `retained.json` says how much of its log the source keeps, and `waiting_events.json` which events
@@ -56,6 +57,7 @@ LOADS = "loads.json"
 ATTACHED, WITHOUT_EFFECT = "attached.json", "without_effect.json"
 UNFOLLOWED, IGNORED = "unfollowed.json", "ignored.json"
 ADMITTED = "admitted.json"
+DELETED = "deleted.json"
 EVENTS = "events.json"
 
 _SECRET = 32  # bytes
@@ -250,7 +252,7 @@ class Records:
         return {name: error for name, error in self.stopped().items() if not error.get("ignored")}
 
     def dropped(self) -> dict[str, dict[str, Any]]:
-        """Those of `stopped` that are no errors: dropped in the source, which is ignored."""
+        """Those of `stopped` that are no errors: dropped in the source."""
         return {name: error for name, error in self.stopped().items() if error.get("ignored")}
 
     def stop(self, table: str, error: Mapping[str, Any]) -> None:
@@ -393,6 +395,25 @@ class Records:
     def end_admission(self) -> None:
         """Let all tables take part."""
         self.store.delete(f"{self.folder}/{ADMITTED}")
+
+    def deleted(self) -> list[str]:
+        """The folders of tables that were dropped in the source, which are deleted, or will be."""
+        return list(self._read(DELETED).get("folders", ()))
+
+    def note_deleted(self, folder: str) -> None:
+        """A folder is about to be deleted because its table was dropped in the source."""
+        if folder not in (known := self.deleted()):
+            self._write(DELETED, {"folders": sorted([*known, folder])})
+            self.reached(CrashPoint.DELETED_RECORDED)
+
+    def note_filled(self, folders: Collection[str]) -> None:
+        """Tables are about to be loaded into these folders."""
+        known = self.deleted()
+        if left := [folder for folder in known if folder not in folders]:
+            if left != known:
+                self._write(DELETED, {"folders": left})
+        elif known:
+            self.store.delete(f"{self.folder}/{DELETED}")
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

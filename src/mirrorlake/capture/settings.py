@@ -33,6 +33,7 @@ class CaptureSettings:
     one_thread: bool = False  # nothing is read beside the stream; for simulations
     parts_on_spark: bool = False  # large tables are loaded by tasks of the mirror's Spark
     spark_connections: int = 8  # of such tasks that run at the same time
+    drop_after_seconds: float = 60.0  # until what is landed of a dropped table is deleted
     uncaptured: UncapturedPolicy = UncapturedPolicy.MARK  # what an append-only table does
     stops_at: frozenset[SchemaChangeKind] = frozenset()  # changes that stop a table
     ignores: frozenset[SchemaChangeKind] = frozenset()  # changes that it does not follow

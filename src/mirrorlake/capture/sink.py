@@ -206,9 +206,19 @@ class Sink(Protocol):
         """`SourceTable.identity` at load time of the tables that the sink can reload."""
         ...
 
+    def loaded_as(self, table: TableId) -> str:
+        """`SourceTable.identity` at load time of a table that the sink holds; empty where that is
+        unknown."""
+        ...
+
     def drop(self, table: TableId) -> None:
         """Delete everything of a table that is not streamed; it is missing afterwards. May be
         called again after a crash."""
+        ...
+
+    def end(self, table: TableId) -> bool:
+        """Delete what can be deleted of a table that was dropped in the source, and that is not
+        streamed. Returns whether nothing is left. May be called again after a crash, and later."""
         ...
 
     def clear(self) -> None:

@@ -305,6 +305,7 @@ class ProjectFile(Section):
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
             ignores=self.mirror.schema_change.ignores,
+            drop_after_seconds=self.mirror.drop_after_seconds,
             uncaptured=self._uncaptured(path),
             parts_on_spark=self._parts_on_spark(path, source),
             load_beside=self._load_beside(path),

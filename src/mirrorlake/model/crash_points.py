@@ -38,6 +38,7 @@ class CrashPoint(StrEnum):
     WITHOUT_EFFECT_RECORDED = "capture.without_effect.recorded"
     ATTACHED_RECORDED = "capture.attached.recorded"
     IGNORED_RECORDED = "capture.ignored.recorded"
+    DELETED_RECORDED = "capture.deleted.recorded"
     ADMITTED_RECORDED = "capture.admitted.recorded"
     PUBLICATION_LEFT = "capture.publication.left"
     PUBLICATION_MOVED = "capture.publication.moved"

@@ -474,8 +474,9 @@ class Source(Protocol):
         """
         ...
 
-    def existing(self, identities: Iterable[str], /) -> Collection[str]:
-        """Those of these identities of tables that are there, selected or not."""
+    def gone(self, identities: Iterable[str], former: Mapping[str, str], /) -> Collection[str]:
+        """Those of these identities of tables that certainly are not there any more, selected or
+        not. None where the source is not the one that had `former` as its `identity`."""
         ...
 
     def pulse(self) -> Pulse | None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from mirrorlake import root
 from mirrorlake.app.maintenance.deleted_tables import GONE, PATH, SCHEMA_UNKNOWN
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.record import DELETED, Records, StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing import layout
@@ -178,6 +178,28 @@ class TestADeletedFolder:
         assert "Tables/s/t" in (mirror.root / GONE).read_text()
 
 
+def captured(mirror: Operated) -> Records:
+    """What our own capture records, which fills the zone."""
+    records = Records(mirror.store, root.LANDING)
+    records.write_stream(StreamRecord.new({"type": "test"}))
+    return records
+
+
+@pytest.mark.clause("LZ-231")
+def test_a_folder_that_our_own_capture_has_deleted_for_good_drops_its_table(
+    mirror: Operated,
+) -> None:
+    captured(mirror).note_deleted(f"{root.LANDING}/s.schema/t")
+    mirror.delete("t")
+    wait(mirror, 50)
+    assert "will be dropped" in mirror.once().tables[TableId("s", "t")].waiting
+    wait(mirror)
+    assert (mirror.mirrored("t"), mirror.rows("kept")) == (None, [(1, "a")])
+    mirror.clock.advance(8 * DAY)
+    mirror.once()
+    assert json.loads((mirror.root / GONE).read_text())["tables"] == {}
+
+
 @pytest.mark.clause("LZ-323")
 def test_a_folder_that_is_deleted_while_its_files_are_read_stops_nobody(mirror: Operated) -> None:
     class Deleting(ModelledEngine):
@@ -304,7 +326,25 @@ class TestAFolderThatOnlySeemsDeleted:
         wait(mirror)
 
     def test_our_own_capture_fills_the_zone(self, mirror: Operated) -> None:
-        Records(mirror.store, root.LANDING).write_stream(StreamRecord.new({"type": "test"}))
+        captured(mirror).note_deleted(f"{root.LANDING}/s.schema/kept")
+        mirror.delete("t")
+        wait(mirror)
+
+    def test_our_own_capture_will_delete_its_folder(self, mirror: Operated) -> None:
+        captured(mirror).note_deleted(f"{root.LANDING}/s.schema/t")
+        wait(mirror)
+
+    def test_our_own_capture_loads_it_again(self, mirror: Operated) -> None:
+        records, folder = captured(mirror), f"{root.LANDING}/s.schema/t"
+        records.note_deleted(folder)
+        records.note_filled([folder])
+        mirror.delete("t")
+        wait(mirror)
+
+    def test_what_our_own_capture_has_recorded_cannot_be_read(self, mirror: Operated) -> None:
+        records = captured(mirror)
+        records.note_deleted(f"{root.LANDING}/s.schema/t")
+        (mirror.root / records.folder / DELETED).write_text("{")
         mirror.delete("t")
         wait(mirror)
 

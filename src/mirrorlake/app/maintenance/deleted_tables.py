@@ -2,8 +2,9 @@
 
 The tables themselves say which there are: each names its folder and its generation.
 Nothing is dropped unless the zone bears our mark, and the folder was missing for long enough in
-several looks in a row, and is missing still. Our own capture deletes no folder: in its zone one
-that is missing waits for it, as after `mirrorlake reset`.
+several looks in a row, and is missing still. Our own capture records which folders it deletes
+because their tables were dropped in the source: in its zone any other that is missing waits for it,
+as after `mirrorlake reset`.
 """
 
 from __future__ import annotations
@@ -67,15 +68,18 @@ class DeletedTables:
 
     def plans(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> list[TablePlan]:
         """What stands and falls due, as of the last look; nothing is changed."""
-        if not self._settings.drop_tables or self._is_captured():
+        if not self._settings.drop_tables:
             return []
-        if not zone_id.is_marked(self._store, self._zone):
+        if self._is_captured():
+            found = self._ended(scans, paths)
+        elif zone_id.is_marked(self._store, self._zone):
+            found = [one for one in self._missing(scans, paths) if self._is_deleted(one)]
+        else:
             return []
         known, now = _record(self._store), self._clock.now()
         return [
             self._plan(deleted, known.get(deleted.path) or Missing(now, 0), now)
-            for deleted in self._missing(scans, paths)
-            if self._is_deleted(deleted)
+            for deleted in found
         ]
 
     def prepare(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> None:
@@ -97,20 +101,38 @@ class DeletedTables:
         if moment - self._looked < EVERY:
             return None
         self._looked = moment
-        if not self._settings.drop_tables or self._is_captured():
+        if not self._settings.drop_tables:
             return []
-        deleted, now = list(self._missing(scans, paths)), self._clock.now()
-        if scans:
-            self._mark(scans, deleted)
-        if deleted and not self._is_ours():
-            deleted = []
-        deleted = [table for table in deleted if self._is_deleted(table)]
-        before = _record(self._store)
+        if self._is_captured():
+            deleted = self._ended(scans, paths)
+        else:
+            deleted = self._deleted_by_others(scans, paths)
+        before, now = _record(self._store), self._clock.now()
         known = observe(before, [table.path for table in deleted], now)
         if known != before:
             self._store.replace(PATH, _encoded(known))
         self._expire(now)
         return [self._plan(table, known[table.path], now) for table in deleted]
+
+    def _deleted_by_others(
+        self, scans: Sequence[TableScan], paths: Mapping[TableId, str]
+    ) -> list[DropTable]:
+        """As of this look, which marks what it can."""
+        deleted = list(self._missing(scans, paths))
+        if scans:
+            self._mark(scans, deleted)
+        if deleted and not self._is_ours():
+            return []
+        return [table for table in deleted if self._is_deleted(table)]
+
+    def _ended(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> list[DropTable]:
+        """Those whose folders our own capture has deleted for good."""
+        try:
+            folders = Records(self._store, self._zone).deleted()
+        except UNREADABLE:
+            return []
+        missing = self._missing(scans, paths) if folders else ()
+        return [table for table in missing if table.folder in folders]
 
     def record_drop(self, step: DropTable) -> None:
         """A table is about to be put aside, where it stays until the retention of the cleanup

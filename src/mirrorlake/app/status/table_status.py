@@ -49,8 +49,7 @@ class TableStatus:
     were altered in the source since the last change of a row, where that gave rows other values.
     waiting_deletions: of a table of events, the deletions without a key that wait for the event
     with it (ST-230); widened: its columns that got wider types because of its events, in order.
-    dropped: that it was dropped in the source, where the project ignores that: since when that is
-    known, and a `message`.
+    dropped: that it was dropped in the source: since when that is known, and a `message`.
     """
 
     table: str
@@ -176,8 +175,8 @@ def tables_of(
     the tables whose updates and deletions are not; unloaded: those whose rows are not loaded;
     without_effect: the last changes of their schemas that change no row; due: the backfills without
     which tables differ; unfollowed: the tables whose columns were altered since a row changed, or
-    that differ by a change that the project ignores; dropped: those that were dropped, which it
-    ignores.
+    that differ by a change that the project ignores; dropped: those that were dropped in the
+    source.
     """
     tables = []
     for scan in scans:

@@ -21,6 +21,7 @@ from mirrorlake.control.shapes.streams import (
     Stream,
 )
 from mirrorlake.errors import NotOffered
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
@@ -105,12 +106,14 @@ def _source(stream: Stream, profiles: ProfileOf, places: ServiceFolders) -> Post
 
 
 def _capture(stream: Stream) -> CaptureSettings:
-    """Rows are loaded of the tables that are there when the stream begins (ST-285, ST-291)."""
+    """Rows are loaded of the tables that are there when the stream begins (ST-285, ST-291). A table
+    that is dropped has an error (ST-256)."""
+    stops_at = frozenset({SchemaChangeKind.TABLE_DROPPED})
     if stream.backfill_none is not None:
-        return CaptureSettings(load=("!*",), load_joining=False)
+        return CaptureSettings(load=("!*",), load_joining=False, stops_at=stops_at)
     excluded = stream.backfill_all.postgresql_excluded_objects if stream.backfill_all else None
     patterns = [f"!{pattern}" for pattern, _columns in _patterns(excluded)]
-    return CaptureSettings(load=("*.*", *patterns), load_joining=False)
+    return CaptureSettings(load=("*.*", *patterns), load_joining=False, stops_at=stops_at)
 
 
 def destination_of(

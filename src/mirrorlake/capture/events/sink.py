@@ -82,8 +82,14 @@ class EventsSink:
     def identities(self) -> Mapping[TableId, str]:
         return {}  # no event deletes the rows of the former table
 
+    def loaded_as(self, table: TableId) -> str:
+        return str(self._state().tables.get(str(table), {}).get("identity", ""))
+
     def drop(self, table: TableId) -> None:
         self._state().without(str(table)).write(self._records)
+
+    def end(self, table: TableId) -> bool:  # noqa: ARG002  (of the contract)
+        return False  # events stay, and none of them deletes its rows
 
     def clear(self) -> None:
         forget_all(self._records)

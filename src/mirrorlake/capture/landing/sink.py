@@ -79,9 +79,18 @@ class LandingSink:
     def identities(self) -> Mapping[TableId, str]:
         return table_positions.identities(self._records)
 
+    def loaded_as(self, table: TableId) -> str:
+        return self.identities().get(table, "")
+
     def drop(self, table: TableId) -> None:
         for folder in table_positions.folders(self._records, [table]).values():
             self._store.delete_folder(folder)
+
+    def end(self, table: TableId) -> bool:
+        for folder in table_positions.folders(self._records, [table]).values():
+            self._records.note_deleted(folder)
+            self._store.delete_folder(folder)
+        return True
 
     def clear(self) -> None:
         self._store.delete_folder(f"{self._records.folder}/{layout.CUTS}")
@@ -118,8 +127,10 @@ class LandingSink:
             )
         left = [table for table in tables if table not in refused]
         self._cuts.begin_anew([str(table.table) for table in left])
+        located = self._folders(left)
+        self._records.note_filled([folder for _table, folder in located])
         loading = Loading(record, snapshot, guard)
-        yield from self._loader.run(loading, self._folders(left), pool)
+        yield from self._loader.run(loading, located, pool)
 
     def open(
         self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost

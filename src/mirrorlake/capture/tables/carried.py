@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
@@ -12,6 +12,7 @@ from mirrorlake.capture.tables.dropped import DroppedTables
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.table import SourceTable
 
@@ -33,7 +34,7 @@ class CarriedTables:
         self._source, self._records, self._sinks = source, records, sinks
         self._settings, self._clock = settings, clock
         self._guard, self._reached = guard, reached
-        self.dropped = DroppedTables(source, records, sinks, clock, settings.ignores)
+        self.dropped = DroppedTables(source, records, sinks, settings, clock, guard, reached)
 
     def keep_names(self) -> None:
         """Let tables that were renamed keep the names with which they were loaded."""
@@ -48,12 +49,15 @@ class CarriedTables:
             self._records.end_admission()
         selected = self._source.discover()
         self.dropped.came_back(selected)
-        return self.among(selected)
+        return self.among(selected, ())
 
-    def among(self, selected: Sequence[SourceTable]) -> list[SourceTable]:
-        """The tables to capture. selected: those that are there."""
+    def among(
+        self, selected: Sequence[SourceTable], written: Collection[TableId]
+    ) -> list[SourceTable]:
+        """The tables to capture. selected: those that are there; written: those that a writer is
+        open for."""
         records, sinks, ignored = self._records, self._sinks, self._settings.ignores
-        self.dropped.look(selected)
+        self.dropped.look(selected, written)
         admitted = members.admitted(selected, records, sinks, ignored, self._clock)
         return members.captured(admitted, records, sinks)
 
@@ -61,6 +65,10 @@ class CarriedTables:
         """Tables that were created again since they were loaded, and are loaded again."""
         if SchemaChangeKind.TABLE_RECREATED in self._settings.stops_at:
             return []
+        if not all(sink.is_corrected for sink in self._sinks):
+            # What is left of those would be mixed with the new one.
+            noted = self._records.dropped()
+            tables = [table for table in tables if str(table.table) not in noted]
         return replaced.replaced(tables, self._records, self._sinks)
 
     def begin_replaced(self) -> None:

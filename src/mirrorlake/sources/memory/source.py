@@ -248,10 +248,12 @@ class MemorySource:
         what = "the table was dropped"
         return [CheckResult("table", _ERROR, what, "Reset it.", table) for table in gone]
 
-    def existing(self, identities: Iterable[str]) -> Collection[str]:
+    def gone(self, identities: Iterable[str], former: Mapping[str, str]) -> Collection[str]:
+        if self.identity() != former:
+            return ()
         with self._database.lock:
             there = {table.described.identity for table in self._database.tables.values()}
-        return there & {*identities}
+        return {*identities} - there
 
     def pulse(self) -> None:
         """It never falls silent."""

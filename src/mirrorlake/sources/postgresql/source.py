@@ -143,7 +143,10 @@ class PostgresSource:
 
     def identity(self) -> Mapping[str, str]:
         with closing(self._replication()) as replication:
-            (row,) = simple_query(replication, "IDENTIFY_SYSTEM")
+            return self._identity_of(replication)
+
+    def _identity_of(self, replication: Connection) -> Mapping[str, str]:
+        (row,) = simple_query(replication, "IDENTIFY_SYSTEM")
         with translated():
             state = publication.state_of(self._sql(), self._settings.publication)
         return {
@@ -398,10 +401,21 @@ class PostgresSource:
                     hint=f"Run `mirrorlake reset {table.table}` to reload it.",
                 ) from error
 
-    def existing(self, identities: Iterable[str]) -> Collection[str]:
-        query = "select oid::text from pg_class where oid::text = any(%s)"
+    def gone(self, identities: Iterable[str], former: Mapping[str, str]) -> Collection[str]:
+        query = "select oid::text from pg_catalog.pg_class where oid::text = any(%s)"
+        asked = {*identities}
         with translated():
-            return {oid for (oid,) in self._sql().execute(query, [[*identities]])}
+            absent = asked - {oid for (oid,) in self._sql().execute(query, [[*asked]])}
+        if not absent:
+            return absent
+        # A connection that was lost may have been made to another server since. So the one that
+        # does not have them has to say in the same breath that it is the one that had them.
+        with closing(self._replication()) as replication:
+            if self._identity_of(replication) != former:
+                return ()
+            listed = ", ".join(str(int(oid)) for oid in absent)
+            query = f"select oid::text as oid from pg_catalog.pg_class where oid in ({listed})"  # noqa: S608  (numbers)
+            return absent - {row["oid"] for row in simple_query(replication, query)}
 
     def pulse(self) -> PostgresPulse:
         """Until a stream is opened, it asks."""
