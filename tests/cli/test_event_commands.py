@@ -47,7 +47,10 @@ def test_a_replay_names_the_files_that_are_gone_and_drops_what_is_listed_of_them
     project(tmp_path)
     put(tmp_path, "a.jsonl", event(1, {"id": 1}))
     put(tmp_path, "b.jsonl", event(2, {"id": 2}, "PUT"))
-    run("apply", "--once")
+    done = run("apply", "--once")
+    assert "1 events could not be applied: mirrorlake dead-letters" in done.out + done.error
+    again = run("apply", "--once")
+    assert "contains no new events to apply" in again.out + again.error
     (tmp_path / "bucket/b.jsonl").unlink()
     assert run("errors").code == 1
     done = run("dead-letters", "--replay")

@@ -56,6 +56,7 @@ class CommandOutcome:
 
     def show(self, title: str = "") -> None:
         """Print the result, and why tables have stopped. title: printed above the table."""
+        from mirrorlake.app.events.status import dead_events
         from mirrorlake.app.stores import store_of
 
         project = self.project
@@ -66,12 +67,14 @@ class CommandOutcome:
                 show(f"{title}:")
             print_table(header, rows)
         elif project.events is not None:
-            say(f"{project.events.described} contains no event files that are new.")
+            say(f"{project.events.described} contains no new events to apply.")
         elif not project.lands:
             for destination in project.destinations:
                 say(f"Event files are in {destination.described}.")
         else:
             say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
+        if project.events is not None and (dead := dead_events(store_of(project))):
+            say(f"{dead:,} events could not be applied: mirrorlake dead-letters")
         _say({**self.errors, **self.targets}, self.due)
 
     @property
