@@ -111,6 +111,32 @@ def test_capture_that_runs_lands_what_came_before_and_deletes_it(begun: Evolving
     check_gone(begun)
 
 
+def test_settings_that_name_it_stop_nobody(evolving: EvolvingDatabase) -> None:
+    evolving.drop_after = 0.0
+    evolving.selected = ("public.pears", "public.log")
+    evolving.selected_columns = {"public.pears": ["id", "note"]}
+    evolving.selected_rows = {"public.pears": "id > 0"}
+    evolving.begin(*TABLES)
+    evolving.run(DROPPED)
+    for number in range(3):
+        evolving.run(f"insert into log values ({number})")
+        evolving.capture()
+    check_gone(evolving)
+
+
+def test_the_last_table_goes_and_the_next_one_joins(begun: EvolvingDatabase) -> None:
+    begun.run("drop table pears, log")
+    for _ in range(2):
+        begun.capture()
+        settled(begun)
+    assert not [*begun.store.list("Tables/public").folders]
+    assert begun.stopped() == {}
+    begun.run(*AGAIN)
+    begun.capture()
+    settled(begun)
+    begun.check("pears")
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_it_goes_whole_after_a_crash(begun: EvolvingDatabase, point: CrashPoint) -> None:
     begun.run(BEFORE, DROPPED)

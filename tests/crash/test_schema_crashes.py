@@ -142,7 +142,7 @@ def test_a_dropped_table_goes_whole_after_a_crash_and_another_is_loaded(
     project.database.execute("delete from a.orders where id % 5 = 0")
     project.run("capture", "--once")
     assert not records.stopped()
-    assert records.deleted() == [f"{LANDING}/b.schema/notes"]
+    assert records.deleted() == {"b.notes": f"{LANDING}/b.schema/notes"}
     assert not project.is_landed("b.notes")
     project.database.execute(*ANOTHER, MORE)
     project.run("capture", "--once")

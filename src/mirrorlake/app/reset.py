@@ -118,7 +118,7 @@ class Reset:
         records.admit({*landed, *self.stopped, *self.delivered, *self.left_out})
         for scan in self.tables:
             if str(scan.table) in self.dropped:
-                records.note_deleted(scan.folder.path)
+                records.note_deleted(str(scan.table), scan.folder.path)
             store.delete_folder(scan.folder.path)
             reached(CrashPoint.RESET_FOLDER_DELETED)
             records.forget(str(scan.table))

@@ -9,7 +9,7 @@ not captured; `attached.json` holds what tables have that changes no row, and `w
 the last changes of that; `unfollowed.json` lists the tables whose columns were altered so that rows
 have other values, which the stream will not say before one of their rows changes, and
 `ignored.json` those that differ by a change that the project ignores; `admitted.json` says which
-tables take part where the project ignores tables that are created later; `deleted.json` lists the
+tables take part where the project ignores tables that are created later; `deleted.json` names the
 folders that were deleted because their tables were dropped in the source; `loads.json`, where not
 every table is loaded, says of which the rows are; `outage.json` is there while the source does not
 answer, and `awaited.json` while a transaction of others keeps it from taking a snapshot;
@@ -396,24 +396,23 @@ class Records:
         """Let all tables take part."""
         self.store.delete(f"{self.folder}/{ADMITTED}")
 
-    def deleted(self) -> list[str]:
-        """The folders of tables that were dropped in the source, which are deleted, or will be."""
-        return list(self._read(DELETED).get("folders", ()))
+    def deleted(self) -> dict[str, str]:
+        """By table name the folders of those that were dropped in the source, which are deleted, or
+        will be."""
+        return self._tables(DELETED)
 
-    def note_deleted(self, folder: str) -> None:
+    def note_deleted(self, table: str, folder: str) -> None:
         """A folder is about to be deleted because its table was dropped in the source."""
-        if folder not in (known := self.deleted()):
-            self._write(DELETED, {"folders": sorted([*known, folder])})
+        if (known := self.deleted()).get(table) != folder:
+            self._write(DELETED, {"tables": known | {table: folder}})
             self.reached(CrashPoint.DELETED_RECORDED)
 
     def note_filled(self, folders: Collection[str]) -> None:
         """Tables are about to be loaded into these folders."""
         known = self.deleted()
-        if left := [folder for folder in known if folder not in folders]:
-            if left != known:
-                self._write(DELETED, {"folders": left})
-        elif known:
-            self.store.delete(f"{self.folder}/{DELETED}")
+        left = {name: folder for name, folder in known.items() if folder not in folders}
+        if left != known:
+            self._write(DELETED, {"tables": left})
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

@@ -389,13 +389,19 @@ class Source(Protocol):
         for none."""
         ...
 
-    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
+    def keep_names(
+        self,
+        names: Mapping[str, TableId],
+        taken: Collection[TableId] = (),
+        gone: Collection[TableId] = (),
+    ) -> None:
         """From now on, describe a renamed table under the name with which it was loaded. A table
         is not described so if the source has another selected table of that name, or if the new
         name is that of another loaded table.
 
         names: of the loaded tables, by `SourceTable.identity`. taken: names of loaded tables that
-            are not among them.
+            are not among them. gone: names of tables that were loaded and were dropped since, so
+            that settings that name them are no mistake.
         """
         ...
 

@@ -189,7 +189,7 @@ def captured(mirror: Operated) -> Records:
 def test_a_folder_that_our_own_capture_has_deleted_for_good_drops_its_table(
     mirror: Operated,
 ) -> None:
-    captured(mirror).note_deleted(f"{root.LANDING}/s.schema/t")
+    captured(mirror).note_deleted("s.t", f"{root.LANDING}/s.schema/t")
     mirror.delete("t")
     wait(mirror, 50)
     assert "will be dropped" in mirror.once().tables[TableId("s", "t")].waiting
@@ -326,24 +326,24 @@ class TestAFolderThatOnlySeemsDeleted:
         wait(mirror)
 
     def test_our_own_capture_fills_the_zone(self, mirror: Operated) -> None:
-        captured(mirror).note_deleted(f"{root.LANDING}/s.schema/kept")
+        captured(mirror).note_deleted("s.kept", f"{root.LANDING}/s.schema/kept")
         mirror.delete("t")
         wait(mirror)
 
     def test_our_own_capture_will_delete_its_folder(self, mirror: Operated) -> None:
-        captured(mirror).note_deleted(f"{root.LANDING}/s.schema/t")
+        captured(mirror).note_deleted("s.t", f"{root.LANDING}/s.schema/t")
         wait(mirror)
 
     def test_our_own_capture_loads_it_again(self, mirror: Operated) -> None:
         records, folder = captured(mirror), f"{root.LANDING}/s.schema/t"
-        records.note_deleted(folder)
+        records.note_deleted("s.t", folder)
         records.note_filled([folder])
         mirror.delete("t")
         wait(mirror)
 
     def test_what_our_own_capture_has_recorded_cannot_be_read(self, mirror: Operated) -> None:
         records = captured(mirror)
-        records.note_deleted(f"{root.LANDING}/s.schema/t")
+        records.note_deleted("s.t", f"{root.LANDING}/s.schema/t")
         (mirror.root / records.folder / DELETED).write_text("{")
         mirror.delete("t")
         wait(mirror)

@@ -128,7 +128,7 @@ class DeletedTables:
     def _ended(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> list[DropTable]:
         """Those whose folders our own capture has deleted for good."""
         try:
-            folders = Records(self._store, self._zone).deleted()
+            folders = {*Records(self._store, self._zone).deleted().values()}
         except UNREADABLE:
             return []
         missing = self._missing(scans, paths) if folders else ()

@@ -12,6 +12,7 @@ from mirrorlake.app.status import ended
 from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.tables.dropped import dropped_names
 from mirrorlake.capture.tables.members import expecting_new
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.config import Project
@@ -113,7 +114,7 @@ def discovering(project: Project, store: Store) -> Iterator[Source]:
         records = Records(store, root.LANDING)
         with suppress(Unavailable):  # it may be looked at before there is a root
             loaded = {*known(records), *map(TableId.parse, delivered(records))}
-            source.keep_names({}, loaded)
+            source.keep_names({}, loaded, dropped_names(records))
         yield source
 
 

@@ -30,6 +30,7 @@ from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.tables import replaced
+from mirrorlake.capture.tables.dropped import dropped_names
 from mirrorlake.capture.watch.snapshot_waits import logged_waits
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog
@@ -225,6 +226,7 @@ class _Verifying:
         self.source.keep_names(
             {identity: table for table, identity in loaded.items() if str(table) not in given_up},
             loaded,
+            dropped_names(records),
         )
         known = {str(one.table): one for one in self.source.discover()}
         reasons = {name: str(one.refused) for name, one in known.items() if one.refused}

@@ -88,7 +88,7 @@ class LandingSink:
 
     def end(self, table: TableId) -> bool:
         for folder in table_positions.folders(self._records, [table]).values():
-            self._records.note_deleted(folder)
+            self._records.note_deleted(str(table), folder)
             self._store.delete_folder(folder)
         return True
 

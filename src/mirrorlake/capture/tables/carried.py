@@ -8,7 +8,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.tables import members, replaced
-from mirrorlake.capture.tables.dropped import DroppedTables
+from mirrorlake.capture.tables.dropped import DroppedTables, dropped_names
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
@@ -41,7 +41,7 @@ class CarriedTables:
         names = replaced.names(self._records, self._sinks)
         # Event files say nothing of identities.
         taken = {name for sink in self._sinks for name in sink.identities() or sink.tables()}
-        self._source.keep_names(names, taken)
+        self._source.keep_names(names, taken, dropped_names(self._records))
 
     def before_start(self) -> list[SourceTable]:
         """The tables to capture, while nothing is streamed."""

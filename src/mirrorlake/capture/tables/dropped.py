@@ -171,6 +171,11 @@ class DroppedTables:
         return found
 
 
+def dropped_names(records: Records) -> set[TableId]:
+    """The names of tables that were dropped, also of those of which nothing is left."""
+    return {TableId.parse(name) for name in (*records.deleted(), *records.dropped())}
+
+
 def _is_left_out(stopped: dict[str, object]) -> bool:
     """Whether a table is only stopped because it is not found any more."""
     return stopped.get("code") == NotSelected.code and not stopped.get("given_up")

@@ -180,7 +180,12 @@ class MemorySource:
             )
         return found
 
-    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
+    def keep_names(
+        self,
+        names: Mapping[str, TableId],
+        taken: Collection[TableId] = (),
+        gone: Collection[TableId] = (),
+    ) -> None:
         """Do nothing: tables in memory are not renamed."""
 
     def identity(self) -> Mapping[str, str]:

@@ -90,6 +90,7 @@ class PostgresSource:
         self._format = ValueFormat(may_be_binary=settings.binary)
         self._loaded_names: Mapping[str, TableId] = {}
         self._taken: frozenset[TableId] = frozenset()
+        self._gone: frozenset[TableId] = frozenset()
 
     # -- before ---------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class PostgresSource:
             tables = self._described(catalog)
             looks = self._look.tables(tables)
             tables = self._with_refused(tables, looks)
-        loaded = self._taken
+        loaded = self._taken | self._gone
         if not tables and not loaded:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
@@ -138,8 +139,14 @@ class PostgresSource:
             for table in tables
         ]
 
-    def keep_names(self, names: Mapping[str, TableId], taken: Collection[TableId] = ()) -> None:
+    def keep_names(
+        self,
+        names: Mapping[str, TableId],
+        taken: Collection[TableId] = (),
+        gone: Collection[TableId] = (),
+    ) -> None:
         self._loaded_names, self._taken = dict(names), frozenset({*names.values(), *taken})
+        self._gone = frozenset(gone)
 
     def identity(self) -> Mapping[str, str]:
         with closing(self._replication()) as replication:
