@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,30 @@ def test_a_folder_is_made_and_stays(store: LocalStore) -> None:
     store.create("a/b/c", b"x")
     store.make_folder("a/b")
     assert (store.list("a").folders, store.read("a/b/c")) == (("b",), b"x")
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Writes beyond that fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(store: LocalStore) -> None:
+    content = bytes(100_000)
+    with files_of_at_most(1000):
+        for write in (store.create, store.replace):
+            with pytest.raises(OSError, match="too large") as caught:
+                write("a/b", content)
+            assert caught.value.filename == store.location("a/b")
+        with pytest.raises(OSError, match="too large") as caught, store.stage("a/c") as file:
+            file.write(content)
+        assert caught.value.filename == store.location("a/c")
+    assert store.list("a").files == ()
 
 
 class TestCrash:

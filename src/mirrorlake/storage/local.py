@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import ELOOP, ENAMETOOLONG, ENOTDIR
+from errno import EDQUOT, EFBIG, EIO, ELOOP, ENAMETOOLONG, ENOSPC, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO
 
@@ -110,7 +110,8 @@ class LocalStore(FolderStore):
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:
+        except BaseException as error:
+            _name(error, target)
             target.unlink(missing_ok=True)
             raise
         flush_folder(target.parent)
@@ -214,9 +215,22 @@ class LocalStore(FolderStore):
                 file.flush()
                 os.fsync(file.fileno())
             yield written
+        except OSError as error:
+            _name(error, target)
+            raise
         finally:
             written.unlink(missing_ok=True)
         flush_folder(target.parent)
+
+
+_WRITING = {ENOSPC, EDQUOT, EFBIG, EIO}
+
+
+def _name(error: BaseException, file: Path) -> None:
+    """Name the file in an error of writing to it, which the system does not: there may be several
+    disks."""
+    if isinstance(error, OSError) and error.errno in _WRITING and error.filename is None:
+        error.filename = str(file)
 
 
 def _is_old(left: Path) -> bool:

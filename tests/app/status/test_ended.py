@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ def test_a_crashed_cycle_is_told_without_its_text_until_one_works(project: Proje
     assert errors(project) == []
     said = json.loads((project.root / "Files/Monitoring/replicator.json").read_text())
     assert said["errorCode"] == ""
+
+
+def test_an_error_of_the_storage_is_told_with_what_to_do(project: Project) -> None:
+    crash(project, OSError(ENOSPC, "No space left on device"))
+    (error,) = errors(project)
+    assert error["code"] == "storage_unavailable"
+    assert "no space left on device" in error["message"]
+    assert error["hint"].startswith("Free space")
 
 
 def test_an_error_of_ours_is_told_whole(project: Project) -> None:

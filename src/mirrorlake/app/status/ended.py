@@ -15,7 +15,7 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.app.status import status_files
-from mirrorlake.errors import LeaseHeld, LeaseLost, MirrorlakeError, UsageError
+from mirrorlake.errors import LeaseHeld, LeaseLost, MirrorlakeError, StorageUnavailable, UsageError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
 from mirrorlake.storage.lease import abandoned_by, holder_of
@@ -58,6 +58,8 @@ def errors(store: Store, now: datetime) -> list[dict[str, Any]]:
 def facts_of(error: Exception) -> dict[str, Any]:
     """An error as plain data. What is not an error of ours may hold values of rows: its text is
     not repeated."""
+    known = StorageUnavailable.of(error) if isinstance(error, OSError) else None
+    error = known or error
     if isinstance(error, MirrorlakeError):
         facts = error.facts()
         return {name: facts[name] for name in ("code", "message", "hint")}
