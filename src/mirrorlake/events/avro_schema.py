@@ -162,7 +162,19 @@ def payload_columns(schema: Avro) -> list[EventColumn]:
     fields = {field["name"]: field["type"] for field in _fields(schema)}
     if envelope.PAYLOAD not in fields:
         raise ValueError("the schema has no payload")
-    columns = [_payload_column(field) for field in _fields(fields[envelope.PAYLOAD])]
+    return record_columns(fields[envelope.PAYLOAD])
+
+
+def is_payload(schema: Avro) -> bool:
+    """Whether a schema is that of payloads alone, and not of events. Raises ValueError."""
+    others = {envelope.PAYLOAD, envelope.SOURCE_METADATA, envelope.READ_METHOD}
+    return not {field["name"] for field in _fields(schema)} & others
+
+
+def record_columns(payload: Avro) -> list[EventColumn]:
+    """The columns of a payload, in order, from its schema. Raises ValueError as `payload_columns`
+    does."""
+    columns = [_payload_column(field) for field in _fields(payload)]
     named = Counter(column.name for column in columns)
     for name, count in named.items():
         if count > 1:

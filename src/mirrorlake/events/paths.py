@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,7 +12,10 @@ from typing import Self
 
 _KEY = r"[0-9a-f]{40}"
 _WRITTEN = re.compile(rf"({_KEY})_([a-z-]+)_([0-9]+)_([0-9]+)_([0-9]+)(\.avro|\.jsonl(?:\.gz)?)")
-_SCHEMA = ".avsc"
+_OF_KEY, _OF_FILE = ".avsc", ".schema"
+"""How schema files end (ST-175). Ours are named by the schema key, one for all files of a folder;
+those of the original by the file that each is for."""
+_ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
 _LONGEST = 200
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
 
@@ -100,12 +104,41 @@ def minute_folder(name: str, moment: datetime) -> str:
 
 def schema_file(schema_key: str, folder: str) -> str:
     """The path of the unified schema of JSON files in a folder (ST-175)."""
-    return f"{folder}/{schema_key}{_SCHEMA}" if folder else f"{schema_key}{_SCHEMA}"
+    return f"{folder}/{schema_key}{_OF_KEY}" if folder else f"{schema_key}{_OF_KEY}"
 
 
 def is_schema_file(path: str) -> bool:
-    """Whether a path of ours is one of `schema_file`."""
-    return path.endswith(_SCHEMA)
+    return path.endswith((_OF_KEY, _OF_FILE))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFiles:
+    """The names of the schema files in a folder, by what the names of data files begin with."""
+
+    names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Self:
+        """names: of all files in the folder."""
+        of_file, of_key = dict[str, str](), dict[str, str]()
+        for name in names:
+            if name.endswith(_OF_KEY):
+                of_key[name.removesuffix(_OF_KEY)] = name
+            elif name.endswith(_OF_FILE):
+                stem = _stem(name.removesuffix(_OF_FILE))
+                of_file[stem] = name
+                # Files with one schema key have one schema.
+                of_key.setdefault(NameFacts.of(name).schema_key or stem, name)
+        return cls(of_key | of_file)
+
+    def find(self, name: str) -> str:
+        """That of a data file; "" for none."""
+        found = self.names.get(_stem(name))
+        return found or self.names.get(NameFacts.of(name).schema_key or "", "")
+
+
+def _stem(name: str) -> str:
+    return _ENDS.sub("", name)
 
 
 def _percent(character: str) -> str:

@@ -18,13 +18,12 @@ from datetime import datetime
 import structlog
 
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.events.paths import NameFacts, schema_file
+from mirrorlake.events.paths import SchemaFiles, is_schema_file
 from mirrorlake.storage.store import InvalidKey, Listing, Store
 from mirrorlake.storage.tree import Lister, lister_for
 
 _WIDTHS = (4, 2, 2, 2, 2)
 _DAY = 8
-SCHEMA_FILE = ".avsc"
 _PACKED = 32
 """The assumed compression ratio of gzipped JSON events."""
 FOLDER_SKIPPED, FILE_SKIPPED = "event_folder_skipped", "event_file_skipped"
@@ -132,18 +131,17 @@ class EventFiles:
         return False
 
     def _files(self, folder: str, listing: Listing, minute: str) -> Iterator[FoundFile]:
-        there = {file.name for file in listing.files}
+        schemas = SchemaFiles.of(file.name for file in listing.files)
         for file in listing.files:
             path = f"{folder}/{file.name}" if folder else file.name
-            if not file.size or file.name[0] in "_." or file.name.endswith(SCHEMA_FILE):
+            if not file.size or file.name[0] in "_." or is_schema_file(file.name):
                 continue
             end = _ENDS.search(file.name)
             if self._settings.extensions and end and end[1] not in self._settings.extensions:
                 continue
-            key = NameFacts.of(file.name).schema_key
-            schema = schema_file(key, folder) if key else ""
-            is_there = bool(key) and schema.removeprefix(f"{folder}/") in there
-            yield FoundFile(path, file.etag, file.size, minute, schema if is_there else "")
+            schema = schemas.find(file.name)
+            inside = f"{folder}/{schema}" if folder and schema else schema
+            yield FoundFile(path, file.etag, file.size, minute, inside)
 
 
 def _dated(date: str, name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.events.avro_schema import payload_columns
+from mirrorlake.events.avro_schema import is_payload, payload_columns, record_columns
 from mirrorlake.events.decode.avro_file import MOST_HEADER
 from mirrorlake.events.decode.batch import EventBatch, Unfit, head_of, is_list, is_text
 from mirrorlake.events.decode.errors import UnreadableEvents
@@ -49,12 +49,13 @@ Known = Callable[[pa.Table], Types]
 
 
 def schema_columns(text: bytes) -> list[EventColumn]:
-    """The columns of a schema file (ST-175), of which one byte more than MOST_HEADER is enough.
-    Raises UnreadableEvents."""
+    """The columns of a schema file (ST-175), which may be that of payloads alone. One byte more
+    than MOST_HEADER of it is enough. Raises UnreadableEvents."""
     if len(text) > MOST_HEADER:
         raise UnreadableEvents(f"the schema file is larger than {MOST_HEADER} bytes")
     try:
-        columns = payload_columns(json.loads(text))
+        told = json.loads(text)
+        columns = record_columns(told) if is_payload(told) else payload_columns(told)
         for column in columns:
             payload_type(column.type)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
