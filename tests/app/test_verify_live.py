@@ -361,6 +361,17 @@ def test_a_table_that_does_not_take_part_is_compared_only_by_its_name(
 
 
 @pytest.mark.full
+def test_a_table_that_was_dropped_is_compared_only_by_its_name(live: Live) -> None:
+    live.database.execute("drop table log")
+    live.once()
+    found = live.verify()
+    assert found.keys() == {"public.orders", "public.words"}
+    assert all(one.is_equal for one in found.values())
+    (named,) = live.verify("public.log").values()
+    assert named.unverified == "it was dropped in the source"
+
+
+@pytest.mark.full
 def test_columns_that_were_renamed_only_in_case_are_compared(live: Live) -> None:
     live.database.execute('alter table words rename note to "Note"')
     live.database.execute('alter table words rename number to "NUMBER"')

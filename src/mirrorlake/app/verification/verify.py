@@ -53,6 +53,7 @@ from mirrorlake.sources.table import SourceTable
 _WAIT_SECONDS = 0.5
 _START = "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits."
 _GONE = "it is mirrored, and the source does not have it any more, or it is no longer selected"
+_DROPPED = "it was dropped in the source"
 _LATER = "it is left out, because it was created later (mirror.schema_change.table_created)"
 
 Progress = Callable[[str, int, int | None], None]
@@ -234,6 +235,8 @@ class _Verifying:
         admission = records.admission()
         later = {*known} & {*admission.left_out} if admission else set[str]()
         reasons |= dict.fromkeys(later, _LATER)
+        dropped = records.dropped().keys() - known.keys()
+        reasons |= dict.fromkeys(dropped, _DROPPED)
         names = [named(name, {*known, *reasons}, where="verify") for name in names]
         if unknown := sorted(set(names) - set(known) - set(reasons)):
             raise UsageError(
@@ -241,7 +244,7 @@ class _Verifying:
                 where="verify",
                 hint=tables_like(unknown[0], known),
             )
-        everything = [name for name in (*known, *reasons) if name not in later]
+        everything = [name for name in (*known, *reasons) if name not in later | dropped]
         wanted = dict.fromkeys(names or everything)
         left_out = [
             VerifiedTable(name, unverified=reasons[name]) for name in wanted if name in reasons
