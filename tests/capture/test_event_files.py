@@ -289,8 +289,8 @@ def test_another_destination_is_filled_after_a_reset_of_all_and_again_after_one_
         assert {line["payload"]["id"] for line in lines} == set(range(1, 51))
         assert len({line["uuid"] for line in lines}) == len(lines)
         assert len(files) > 1
-        keys = {line["schema_key"] for line in lines}
-        assert {path.stem for path in (tmp_path / "other").rglob("*.avsc")} == keys
+        told = {path.with_suffix(".jsonl") for path in (tmp_path / "other").rglob("*.schema")}
+        assert told == set(files)
         plan_reset(second, ["a.t"]).execute()
         Mirror(second).capture_once()
     assert len(lines) == 100

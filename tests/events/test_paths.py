@@ -111,4 +111,6 @@ def test_an_object_without_a_name_is_refused() -> None:
 
 @pytest.mark.clause("ST-175")
 def test_the_schema_stands_beside_the_files() -> None:
-    assert schema_file(KEY, "o/2026/01/01/22/04") == f"o/2026/01/01/22/04/{KEY}.avsc"
+    folder = "o/2026/01/01/22/04"
+    for end in (".jsonl", ".jsonl.gz"):
+        assert schema_file(f"{KEY}_a_1_0_0{end}", folder) == f"{folder}/{KEY}_a_1_0_0.schema"

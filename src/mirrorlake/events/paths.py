@@ -13,8 +13,8 @@ from typing import Self
 _KEY = r"[0-9a-f]{40}"
 _WRITTEN = re.compile(rf"({_KEY})_([a-z-]+)_([0-9]+)_([0-9]+)_([0-9]+)(\.avro|\.jsonl(?:\.gz)?)")
 _OF_KEY, _OF_FILE = ".avsc", ".schema"
-"""How schema files end (ST-175). Ours are named by the schema key, one for all files of a folder;
-those of the original by the file that each is for."""
+"""How schema files end (ST-175): those of earlier releases, which are named by the schema key, one
+for all files of a folder; and those that are named by the file that each is for."""
 _ENDS = re.compile(r"\.(avro|jsonl?)(\.gz)?$")
 _LONGEST = 200
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
@@ -102,9 +102,9 @@ def minute_folder(name: str, moment: datetime) -> str:
     return f"{object_folder(name)}/{at.year:04}/{at:%m/%d/%H/%M}"
 
 
-def schema_file(schema_key: str, folder: str) -> str:
-    """The path of the unified schema of JSON files in a folder (ST-175)."""
-    return f"{folder}/{schema_key}{_OF_KEY}" if folder else f"{schema_key}{_OF_KEY}"
+def schema_file(name: str, folder: str) -> str:
+    """The path of the unified schema of a file of JSON in a folder (ST-175)."""
+    return f"{folder}/{_stem(name)}{_OF_FILE}"
 
 
 def is_schema_file(path: str) -> bool:

@@ -31,8 +31,7 @@ class Killed(BaseException):
 
 def assert_described(bucket: Path) -> None:
     for path in bucket.rglob("*.jsonl"):
-        key = path.name.partition("_")[0]
-        assert Path(schema_file(key, str(path.parent))).exists(), path
+        assert Path(schema_file(path.name, str(path.parent))).exists(), path
 
 
 def writer(folder: Path, database: Database, killed_at: int | None = None) -> Mirror:

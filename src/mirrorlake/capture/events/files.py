@@ -64,9 +64,9 @@ class FileMaker:
         A file is named after the number of its first event, whether that is left out or not: so no
         name depends on other files, or on what is left out.
 
-        The schema file of a folder comes before the first file that it describes, and has to be
-        written in this order: a consumer may list the folder after each of them, and one that
-        finds events without their schema guesses types that later events do not fit.
+        The schema file of each comes before it, and has to be written in this order: a consumer
+        may list the folder after each of them, and one that finds events without their schema
+        guesses types that later events do not fit.
         """
         if not len(rows):
             return
@@ -79,15 +79,13 @@ class FileMaker:
             folder = "/".join(
                 filter(None, [self.settings.path, minute_folder(event_object.name, moment)])
             )
-            is_described = not self._has_schema_files
             for run in np.split(indexes, np.flatnonzero(np.diff(indexes // per_file)) + 1):
                 left = run if gone is None else run[~gone[run]]
                 events = self._encoded(event_object, taken(rows, left)) if len(left) else left
                 if len(events):
-                    if not is_described:
-                        yield _schema_of(event_object, folder)
-                        is_described = True
-                    name = self._name(event_object, rows, first + int(run[0]))
+                    name = str(self._name(event_object, rows, first + int(run[0])))
+                    if self._has_schema_files:
+                        yield _schema_of(event_object, schema_file(name, folder))
                     yield EventFile(f"{folder}/{name}", self._content(event_object, events))
 
     @property
@@ -142,10 +140,10 @@ class FileMaker:
         )
 
 
-def _schema_of(event_object: EventObject, folder: str) -> EventFile:
-    """The schema file of an object in a folder."""
+def _schema_of(event_object: EventObject, path: str) -> EventFile:
+    """The schema file of an object."""
     schema = json.dumps(event_object.schema, indent=1, ensure_ascii=False)
-    return EventFile(schema_file(event_object.schema_key, folder), schema.encode())
+    return EventFile(path, schema.encode())
 
 
 def by_minute(rows: EventRows) -> Iterator[tuple[int, np.ndarray]]:

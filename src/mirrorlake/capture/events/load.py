@@ -142,7 +142,6 @@ class EventLoader:
                 event_object, load.table, rows, batch, first, taken, read, infinities
             )
             for file in maker.files(event_object, events, first):
-                # Two workers may name the same schema file.
                 staged, made = f"{load.folder}/{worker}-{made}", made + 1
                 self.records.store.replace(staged, file.content)
                 load.staged[file.path] = staged
