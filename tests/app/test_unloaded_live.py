@@ -300,3 +300,22 @@ def test_a_table_whose_reset_dies_is_read_from_the_beginning(beside: EvolvingDat
         )
     beside.live([CHANGES], each=False)
     beside.check("apples")
+
+
+@pytest.mark.full
+def test_others_do_not_wait_for_a_large_table_that_begins_anew(beside: EvolvingDatabase) -> None:
+    beside.begin()
+    plan_reset(of_root(beside.store.root), ["public.apples"]).execute()
+    beside.run(
+        "drop table pears; create table pears (name text primary key, size int)",
+        "insert into pears select g, g from generate_series(1, 99) g",
+        "analyze pears",
+    )
+    beside.run(CHANGES)
+    assert beside.capture(Dying(CrashPoint.BACKFILL_BEGUN))
+    beside.live(["insert into pears values ('later')"], each=False)
+    for table in ("apples", "pears", "log"):
+        beside.check(table)
+    again = [request.table for request in beside.read_again()]
+    assert sorted(again) == ["public.apples", "public.pears"]
+    assert Records(beside.store, root.LANDING).unloaded() == set()

@@ -126,7 +126,7 @@ class Reset:
             state.forget(records, table)
             records.forget(table)
         for name in {*self.stopped, *self.delivered, *landed}:
-            records.load_rows(name)
+            records.load_anew(name)
         for table in {*self.stopped, *landed}:
             BackfillRecords(records).drop(table)
 

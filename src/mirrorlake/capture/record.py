@@ -270,24 +270,13 @@ class Records:
 
     def forget(self, table: str) -> None:
         """Forget a table that starts over: what is recorded of it no longer holds."""
-        appended = self.append_only()
-        if appended.pop(table, None) is not None:
-            self.write_append_only(appended)
-        attached, changes = self.attached(), self.without_effect()
-        if changes.pop(table, None) is not None:
-            self.write_without_effect(changes)
-        if attached.pop(table, None) is not None:
-            self.write_attached(attached)
-        unfollowed = self.unfollowed()
-        if unfollowed.pop(table, None) is not None:
-            self.write_unfollowed(unfollowed)
-        ignored = self.ignored()
-        if ignored.pop(table, None) is not None:
-            self.write_ignored(ignored)
+        _without(table, self.append_only(), self.write_append_only)
+        _without(table, self.without_effect(), self.write_without_effect)
+        _without(table, self.attached(), self.write_attached)
+        _without(table, self.unfollowed(), self.write_unfollowed)
+        _without(table, self.ignored(), self.write_ignored)
         self.go_on(table)
-        truncated = self.truncated()
-        if truncated.pop(table, None) is not None:
-            self._write_truncated(truncated)
+        _without(table, self.truncated(), self._write_truncated)
         known, pending = self.known(), self._pending()
         later = [entry for entry in pending if entry["tables"].pop(table, None) is not None]
         if known.pop(table, None) is not None or later:
@@ -299,24 +288,31 @@ class Records:
         for path in (*tables, UNFOLLOWED, IGNORED):
             self.store.delete(f"{self.folder}/{path}")
 
-    def loads(self) -> dict[str, bool] | None:
-        """By table name whether its rows are loaded; None where all are."""
+    def loads(self) -> dict[str, bool | None] | None:
+        """By table name whether its rows are loaded, None where that is decided when it begins
+        anew; None where all are."""
         found = self._read(LOADS)
         return self._printed(found["tables"]) if found else None
 
-    def write_loads(self, tables: Mapping[str, bool]) -> None:
+    def write_loads(self, tables: Mapping[str, bool | None]) -> None:
         self._write(LOADS, {"tables": dict(tables)})
         self.reached(CrashPoint.LOADS_RECORDED)
 
     def unloaded(self) -> set[str]:
         """The tables whose rows are not loaded."""
-        return {name for name, is_loaded in (self.loads() or {}).items() if not is_loaded}
+        return {name for name, is_loaded in (self.loads() or {}).items() if is_loaded is False}
 
     def load_rows(self, table: str) -> None:
         """The rows of the table are loaded, or will be."""
         loads = self.loads()
         if loads is not None and not loads.get(table, False):
             self.write_loads({**loads, table: True})
+
+    def load_anew(self, table: str) -> None:
+        """The table begins anew, and its rows are loaded, before changes or beside them."""
+        loads = self.loads()
+        if loads is not None and loads.get(table, False) is not None:
+            self.write_loads({**loads, table: None})
 
     def append_only(self) -> dict[str, AppendOnly]:
         """By table name, as the last look found them."""
@@ -593,3 +589,9 @@ class Records:
         stored = {"format": FORMAT, "stream_id": self.stream_id, **record}
         content = json.dumps(stored, indent=1, ensure_ascii=False)
         self.store.replace(f"{self.folder}/{path}", content.encode())
+
+
+def _without(table: str, found: dict[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
+    """Write what is recorded of other tables, if there is something of this one."""
+    if found.pop(table, None) is not None:
+        write(found)

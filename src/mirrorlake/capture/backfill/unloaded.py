@@ -42,8 +42,9 @@ class Unloaded:
 
     def begin(self, missing: Sequence[SourceTable] = ()) -> None:
         """Decide, once for each table that is to be loaded, whether its rows are. Tables that are
-        not there when the stream begins have joined it later. A table whose deletions name whole
-        rows is always loaded: each of them must find its row."""
+        not there when the stream begins have joined it later, and so do those that begin anew,
+        whose rows are loaded in any case. A table whose deletions name whole rows is always loaded:
+        each of them must find its row."""
         known = self._records.loads()
         if known is None and self._settings.loads_all and self._settings.load_beside is None:
             return
@@ -60,6 +61,10 @@ class Unloaded:
             for table in new
             for name in [str(table.table)]
         }
+        anew = [t for t in missing if known is not None and known.get(str(t.table), True) is None]
+        may_wait = self._settings.load_joining
+        beside = self._read_beside(anew, is_joining=True) if may_wait else set()
+        loads |= {str(t.table): t.whole_rows or t.table not in beside for t in anew}
         if loads or not is_joining:
             self._records.write_loads((known or {}) | loads)
         self.tables = {TableId.parse(name) for name in self._records.unloaded()}

@@ -106,5 +106,6 @@ def begin_anew(
         sink.drop(table)
     reached(CrashPoint.REPLACED_DELETED)
     BackfillRecords(records).drop(name)
+    records.load_anew(name)
     records.forget(name)
     log.info(TABLE_REPLACED, table=name)
