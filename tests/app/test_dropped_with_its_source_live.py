@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from time import monotonic
+from typing import Any
 
 import pytest
 
 from mirrorlake import Project, root
+from mirrorlake.app.changes import cut
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.capture.record import Records
-from mirrorlake.errors import NotSelected, SourceGap
+from mirrorlake.errors import NotReached, NotSelected, SourceGap, UsageError
 from mirrorlake.mirror.table.deleted import MIN_SCANS
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
@@ -192,6 +195,23 @@ class TestTheWait:
         begun.drop_after = 0.0
         begun.capture()
         check_gone(begun)
+
+    def test_who_waits_for_a_position_waits_for_the_others(self, begun: EvolvingDatabase) -> None:
+        project = Project.of_root(begun.store.root)
+        at_once: dict[str, Any] = {
+            "timeout": 0.0,
+            "clock": monotonic,
+            "pause": lambda _seconds: False,
+        }
+        for begun.drop_after, statement in ((60.0, f"{DROPPED}; {BETWEEN}"), (0.0, AFTER)):
+            begun.run(statement)
+            begun.capture()
+            begun.apply()
+            found = cut.find(project)
+            assert [*found.tables] == ["public.log"]
+            cut.wait(project, found.position, **at_once)
+            with pytest.raises((NotReached, UsageError), match=r"public\.pears"):
+                cut.wait(project, found.position, tables=["public.pears"], **at_once)
 
     @pytest.mark.parametrize("is_running", [True, False])
     def test_a_table_that_is_created_meanwhile_takes_its_place(

@@ -22,6 +22,8 @@ _LOST = (
     "Restore it from a backup. Without one, delete it, and if capture then finds a gap, run "
     "`mirrorlake repair` to compare all tables with the source."
 )
+STOPPED = "stopped: {}"
+"""Why it does not cover one that capture has stopped, with the code of the error."""
 LOADED_AGAIN = "loaded again"
 """The reason why a cut does not cover a table that begins anew."""
 _NAME = re.compile(r"([0-9]{20})\.json")

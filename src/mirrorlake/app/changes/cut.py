@@ -21,11 +21,11 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.workspace import open_workspace
-from mirrorlake.errors import NotReached, UsageError, tables_like
+from mirrorlake.errors import NotReached, TableDropped, UsageError, tables_like
 from mirrorlake.feed.bounds import parse_position
 from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.commits.position_map import PositionMap
-from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.landing.cuts import STOPPED, Cut, Cuts
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.table.progress import GENERATION, unreadable
 from mirrorlake.model.arrow import arrow_schema
@@ -34,6 +34,7 @@ from mirrorlake.model.table import named
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 
+_DROPPED = STOPPED.format(TableDropped.code)
 _HINT = "`mirrorlake status` shows the position of each table."
 
 
@@ -232,6 +233,8 @@ class _MirroredZone:
         if cut is None:
             return self._chosen(tables, [str(scan.table) for scan in self._scanner.scan()])
         names = self._chosen(tables, [*self.covered(cut), *cut.excluded])
+        if not tables:  # nothing comes of those that were dropped
+            names = [name for name in names if cut.excluded.get(name) != _DROPPED]
         return [name for name in names if not self._has_applied(name, cut)]
 
     def _chosen(self, tables: Sequence[str], known: Sequence[str]) -> list[str]:

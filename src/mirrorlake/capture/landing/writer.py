@@ -28,7 +28,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import BackfillRows, Lost
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
-from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.landing.cuts import STOPPED, Cut, Cuts
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import FileKind, Footer, format_time
@@ -158,7 +158,7 @@ class LandingWriter:
         if self._cut is not None and self.durable.covers(point) and not self._backfilled:
             return  # everything was sent again after a restart, with nothing new
         position = self.durable.join(point)
-        excluded = {table: f"stopped: {code}" for table, code in self._stopped.items()}
+        excluded = {table: STOPPED.format(code) for table, code in self._stopped.items()}
         excluded |= {str(table): AHEAD for table in self._ahead}
         self._cut = self._cuts.write(
             Cut(
