@@ -114,6 +114,7 @@ def test_capture_that_runs_lands_what_came_before_and_deletes_it(begun: Evolving
     check_gone(begun)
 
 
+@pytest.mark.full
 def test_settings_that_name_it_stop_nobody(evolving: EvolvingDatabase) -> None:
     evolving.drop_after = 0.0
     evolving.selected = ("public.pears", "public.log")
@@ -127,6 +128,7 @@ def test_settings_that_name_it_stop_nobody(evolving: EvolvingDatabase) -> None:
     check_gone(evolving)
 
 
+@pytest.mark.full
 def test_the_last_table_goes_and_the_next_one_joins(begun: EvolvingDatabase) -> None:
     begun.run("drop table pears, log")
     for _ in range(2):
@@ -149,6 +151,7 @@ def test_it_goes_whole_after_a_crash(begun: EvolvingDatabase, point: CrashPoint)
     check_gone(begun)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
 def test_a_table_of_its_name_is_loaded_after_a_crash(
     begun: EvolvingDatabase, point: CrashPoint
@@ -161,6 +164,7 @@ def test_a_table_of_its_name_is_loaded_after_a_crash(
     begun.check("pears")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_dropped", [True, False])
 def test_a_table_that_is_created_later_under_its_name_is_a_new_one(
     begun: EvolvingDatabase, *, is_dropped: bool
@@ -196,6 +200,7 @@ class TestTheWait:
         begun.capture()
         check_gone(begun)
 
+    @pytest.mark.full
     def test_who_waits_for_a_position_waits_for_the_others(self, begun: EvolvingDatabase) -> None:
         project = Project.of_root(begun.store.root)
         at_once: dict[str, Any] = {
@@ -213,6 +218,7 @@ class TestTheWait:
             with pytest.raises((NotReached, UsageError), match=r"public\.pears"):
                 cut.wait(project, found.position, tables=["public.pears"], **at_once)
 
+    @pytest.mark.full
     @pytest.mark.parametrize("is_running", [True, False])
     def test_a_table_that_is_created_meanwhile_takes_its_place(
         self, begun: EvolvingDatabase, *, is_running: bool
@@ -230,6 +236,7 @@ class TestTheWait:
         begun.apply()
         begun.check("pears")
 
+    @pytest.mark.full
     def test_it_stays_when_the_project_wants_that_in_time(self, begun: EvolvingDatabase) -> None:
         begun.drop_after = 60.0
         begun.run(DROPPED)
@@ -240,6 +247,7 @@ class TestTheWait:
         assert noted(begun) == ["public.pears"]
         assert len(begun.mirrored("pears")) == 2
 
+    @pytest.mark.full
     def test_a_reset_ends_it(self, begun: EvolvingDatabase) -> None:
         begun.drop_after = 60.0
         begun.run(DROPPED)
@@ -253,6 +261,7 @@ class TestTheWait:
         check_gone(begun)
 
 
+@pytest.mark.full
 class TestATableThatOnlySeemsDropped:
     @pytest.fixture(autouse=True)
     def nothing_is_deleted(self, begun: EvolvingDatabase) -> object:
@@ -333,6 +342,7 @@ class TestATableThatOnlySeemsDropped:
         begun.run("create table pears (id int primary key, note text)")
 
 
+@pytest.mark.full
 class TestWhatTheProjectDecides:
     def test_it_stops_and_keeps_the_table(self, begun: EvolvingDatabase) -> None:
         begun.stops_at = frozenset({SchemaChangeKind.TABLE_DROPPED})

@@ -167,6 +167,7 @@ def test_a_dropped_table_is_no_error_where_the_project_ignores_that(
     assert tables(run)["public.log"]["dropped"] is None
 
 
+@pytest.mark.full
 def test_a_dropped_table_is_no_error_and_goes(run: Run, shop: Database, tmp_path: Path) -> None:
     run("capture", "--once")
     shop.execute("drop table orders")
