@@ -55,7 +55,7 @@ class CaptureLoop:
         `IDLE_CHECK_SECONDS` without one.
     differs: without it, a table that differs is lost.
     differing: the tables that are currently read again.
-    landed: the form in which sinks take a part of the stream while there are differing tables.
+    landed: the form in which sinks that are corrected take a part of the stream, None for nothing.
     taken: called with each chunk that the sinks have taken.
     position: the point up to which everything is acknowledged.
     """
@@ -152,11 +152,8 @@ class CaptureLoop:
                 self._differs(part)
             elif isinstance(part, SchemaChange | Truncation) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
-        if self._differing():
-            parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]
-            landed = replace(chunk, parts=parts)
-        else:
-            landed = chunk
+        parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]
+        landed = replace(chunk, parts=parts)
         for writer in self._writers:
             writer.take(landed if writer.is_corrected else chunk, self._clock.monotonic())
         self._taken(chunk)

@@ -1,7 +1,8 @@
 """Tables whose rows are not loaded: only changes are landed, until a backfill has read all rows.
 
 A row appears with its first change. Until then the mirror may lack it, so values that the source
-did not send are taken from the row as it is now; if it has changed since, that change follows.
+did not send are taken from the row as it is now; if it has changed since, that change follows. The
+same holds for a row that the project selects from a change on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 
 from mirrorlake.capture.filled import filled
@@ -17,6 +19,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Lost
 from mirrorlake.errors import TableAltered, TableError
+from mirrorlake.model.change import Marker
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -27,6 +30,16 @@ from mirrorlake.sources.selection import takes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _BESIDE = "its rows are loaded beside its changes"
+
+
+def _selected_by_change(part: Changes) -> np.ndarray | None:
+    """The values that were not sent of rows that the project may not have selected before: such a
+    row comes as an insert, and the mirror has none from which it could take them. Those that go
+    with it from key to key are among them, because its deletion follows where it is gone by now."""
+    if part.unchanged is None or part.table.selection.get("rows") is None:
+        return None
+    missing: np.ndarray = part.unchanged & (part.marker == Marker.INSERT)[:, np.newaxis]
+    return missing
 
 
 class Unloaded:
@@ -113,16 +126,20 @@ class Unloaded:
 
     def landed(self, part: Part) -> Part | None:
         """A part of the stream as it is landed, None for nothing."""
-        if not isinstance(part, Changes) or part.table.table not in self.tables:
+        if not isinstance(part, Changes):
             return part
-        if part.unchanged is not None and part.unchanged.any():
+        is_unloaded = part.table.table in self.tables
+        missing = part.unchanged if is_unloaded else _selected_by_change(part)
+        if missing is not None and missing.any():
+            assert part.unchanged is not None
             try:
-                rows, _gone = filled(self._source, part.table, part.rows, part.unchanged)
+                rows, _gone = filled(self._source, part.table, part.rows, missing)
             except TableError as error:
                 self._lost(part.table.table, error)
                 return None
-            part = replace(part, rows=rows, unchanged=None)
-        return part.replacing() if part.table.key else part
+            left = part.unchanged & ~missing
+            part = replace(part, rows=rows, unchanged=left if left.any() else None)
+        return part.replacing() if is_unloaded and part.table.key else part
 
     def completing(self, table: TableId) -> None:
         """The last rows of the table are landed next."""
