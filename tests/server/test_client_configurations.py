@@ -14,6 +14,7 @@ from mirrorlake.control.names import ResourceName
 from mirrorlake.control.secrets import secrets_of
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import Stream
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import matches
 from tests.server.test_client_requests import PARENT, Api, api
@@ -148,7 +149,7 @@ def test_a_source_configuration_is_kept_as_it_was_sent(
     assert found.source_config == sent.source_config
 
 
-@pytest.mark.clause("ST-282", "ST-285", "ST-291")
+@pytest.mark.clause("ST-256", "ST-282", "ST-285", "ST-291")
 @pytest.mark.parametrize(
     ("backfill", "loaded"),
     [
@@ -169,7 +170,7 @@ def test_a_source_configuration_is_kept_as_it_was_sent(
         ),
     ],
 )
-def test_a_stream_loads_the_rows_that_it_was_told_to(
+def test_a_stream_loads_the_rows_that_it_was_told_to_and_stops_a_dropped_table(
     backfill: Mapping[str, Any], loaded: list[str]
 ) -> None:
     sent = {
@@ -193,6 +194,7 @@ def test_a_stream_loads_the_rows_that_it_was_told_to(
     tables = ["a.big", "a.small", "b.t"]
     assert [one for one in tables if matches(one, project.capture.load)] == loaded
     assert not project.capture.load_joining
+    assert project.capture.stops_at == {SchemaChangeKind.TABLE_DROPPED}
 
 
 @pytest.mark.clause("ST-334")
