@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -197,6 +198,21 @@ def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
     assert found["slot"]["severity"] == "error"
     assert f"belongs to the landing zone {tmp_path}/root" in found["slot"]["message"]
     assert not (tmp_path / "other").exists()
+
+
+def test_a_root_that_was_deleted_is_not_begun_anew_by_itself(
+    run: Run, shop: Database, tmp_path: Path
+) -> None:
+    run("capture", "--once")
+    rmtree(tmp_path / "root")
+    done = run("capture", "--once")
+    assert done.code == 1
+    assert "was made for this landing zone, in which nothing is known of it" in done.error
+    assert "Restore the folder from a backup" in done.error
+    statement = f"select pg_drop_replication_slot('mirrorlake_{shop.name}')"
+    assert statement in done.error
+    shop.sql.execute(statement)
+    assert run("capture", "--once").code == 0
 
 
 def test_detach_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:

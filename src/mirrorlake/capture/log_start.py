@@ -41,7 +41,7 @@ class LogStart:
     def begin(self, identity: Mapping[str, str]) -> StreamRecord:
         """Record a stream that has no start yet. Raises PrerequisiteMissing."""
         objects = self._source.objects
-        if objects and (occupant := objects.occupied()):
+        if objects and (occupant := objects.occupied(self._home)):
             raise PrerequisiteMissing(occupant.message, where=self._home, hint=occupant.remedy)
         self._check_prerequisites()
         record = StreamRecord.new(identity, objects.intended() if objects else ())
@@ -169,7 +169,7 @@ class LogStart:
     def _check_free(self) -> None:
         """On another server the slot of this name is not ours."""
         objects = self._source.objects
-        if objects and (occupant := objects.occupied()):
+        if objects and (occupant := objects.occupied(self._home)):
             raise PrerequisiteMissing(
                 f"{occupant.message}, and this server is not the one that was captured",
                 where=self._home,

@@ -312,9 +312,10 @@ class ManagedObjects(Protocol):
     named this way are ever removed.
     """
 
-    def occupied(self) -> CheckResult | None:
+    def occupied(self, home: str = "") -> CheckResult | None:
         """An error if the objects that `establish` would create exist already, although the stream
-        is new; None if they do not exist."""
+        is new; None if they do not exist. home: where the landing zone is that asks; the objects
+        may have been made for a former one there."""
         ...
 
     def intended(self) -> Sequence[str]:

@@ -36,7 +36,8 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
         failed = {one.check for one in found if one.severity is not CheckSeverity.OK}
         if not failed & {REACHABLE, URL_CHECK}:
             is_new = records.stream() is None
-            other = source.objects.occupied() if is_new and source.objects else None
+            home = store.location(records.zone)
+            other = source.objects.occupied(home) if is_new and source.objects else None
             found += [other] if other else []
         found, again = _added_again(project, records, source, found)
     if (time := detached.since(store)) is not None:
@@ -92,9 +93,11 @@ def check_root(project: Project, store: Store) -> None:
 
 def _check_slot(project: Project, store: Store) -> None:
     """Raises PrerequisiteMissing where the root is new and the slot belongs to another one."""
-    if Records(store, root.LANDING).stream() is None:
+    records = Records(store, root.LANDING)
+    if records.stream() is None:
         with closing(source_of(project)) as source:
-            found = source.objects.occupied() if source.objects else None
+            home = store.location(records.zone)
+            found = source.objects.occupied(home) if source.objects else None
         if found is not None:
             raise PrerequisiteMissing(found.message, where=project.where, hint=found.remedy)
 

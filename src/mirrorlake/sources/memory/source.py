@@ -274,7 +274,7 @@ class MemorySource:
 
     # -- the slot -------------------------------------------------------------------------------
 
-    def occupied(self) -> CheckResult | None:
+    def occupied(self, home: str = "") -> CheckResult | None:  # noqa: ARG002 - it knows no places
         if self._name not in self._database.slots:
             return None
         return CheckResult("slot", _ERROR, f"{self._words} exists already", "Choose another name.")

@@ -46,19 +46,29 @@ class PostgresObjects:
         self._settings, self._sql, self._noted, self._look = settings, sql, noted, look
         self._opened = opened
 
-    def occupied(self) -> CheckResult | None:
+    def occupied(self, home: str = "") -> CheckResult | None:
         slot = self._settings.slot
         with translated():
             state = slots.slot_state(self._sql(), slot)
             if state is None:
                 return None
             made = publication.state_of(self._sql(), self._settings.publication)
-        home = publication.home_of(made, self._settings) if made else None
+        noted = publication.home_of(made, self._settings) if made else None
         message = f"{_slot_words(slot)} exists, but was not created for this landing zone"
         hint = "Set root to the folder of that landing zone, or choose another name in source.slot."
         unused = "If the slot is not used any more, run `mirrorlake detach` in that folder."
-        if home is not None:
-            message = f"{_slot_words(slot)} belongs to the landing zone {printable(home)}"
+        if noted is not None and noted == home:
+            message = (
+                f"{_slot_words(slot)} was made for this landing zone, in which nothing is known of "
+                "it any more"
+            )
+            hint = (
+                "Restore the folder from a backup, and run `mirrorlake repair` if capture then "
+                f"finds a gap. To begin anew, run `select pg_drop_replication_slot('{slot}')`, and "
+                "delete what is left in the folder."
+            )
+        elif noted is not None:
+            message = f"{_slot_words(slot)} belongs to the landing zone {printable(noted)}"
             hint = f"{hint} {unused}"
         elif not state.active_pid:
             hint = (
