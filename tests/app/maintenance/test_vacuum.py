@@ -119,6 +119,14 @@ class TestOnceADay:
             found.add(vacuums.next(paths, paths))
         assert found == set(paths)
 
+    def test_a_clock_that_was_wrong_delays_a_vacuum_by_a_day(self, mirror: Operated) -> None:
+        paths = ["Tables/s/a"]
+        vacuums = Vacuums(mirror.store, mirror.engine(), mirror.clock, WEEK)
+        Dates(mirror.store, vacuum.PATH).write({paths[0]: mirror.clock.now() + timedelta(days=400)})
+        assert vacuums.next(paths, paths) is None
+        mirror.clock.advance(DAY)
+        assert vacuums.next(paths, paths) == paths[0]
+
     def test_of_a_table_that_is_gone_nothing_is_remembered(self, mirror: Operated) -> None:
         vacuums = Vacuums(mirror.store, mirror.engine(), mirror.clock, WEEK)
         vacuums.next(["Tables/s/a", "Tables/s/b"], ["Tables/s/a", "Tables/s/b"])

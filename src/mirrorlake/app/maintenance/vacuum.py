@@ -124,7 +124,9 @@ class Vacuums:
         done, now = self._done.read(), self._clock.now()
         built = self._built()
         wanted, kept = [*paths, *built], {*known, *built}
-        begun = dict.fromkeys(wanted, now) | {p: date for p, date in done.items() if p in kept}
+        # A date in the future is of a clock that was set back since.
+        before = {path: min(date, now) for path, date in done.items() if path in kept}
+        begun = dict.fromkeys(wanted, now) | before
         if begun != done:
             self._done.write(begun)
         due = [path for path in wanted if now - begun[path] >= INTERVAL]
