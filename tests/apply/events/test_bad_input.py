@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fastavro
@@ -327,6 +329,15 @@ def _huge(  # noqa: PLR0911  (one per case)
         case "events":
             sizes = 1, 100 * MIB - 999, 105 * MIB, 2, 140 * MIB, 3
             return {"a.avro": _plain(*sizes)}, {"a.avro": [2, 4]}
+        case "texts":
+            # Of random characters: what is written is as large as what is read.
+            text = base64.b64encode(Random(1).randbytes(74 * MIB)).decode()
+            body = io.BytesIO()
+            one = event(7, payload={"id": 7, "val": text}, log_position=7)
+            fastavro.schemaless_writer(body, fastavro.parse_schema(schema()), one)
+            line = json.dumps(change(8, {"id": 8, "text": text}, table="texts"))
+            files = {"a.avro": PLAIN + block(1, body.getvalue()), "b.jsonl": f"{line}\n".encode()}
+            return files, {}
         case "events of packed blocks":
             files = {"a.avro": _deflated(5, 140 * MIB), "b.avro": _deflated(105 * MIB, 5, first=9)}
             return files, {"a.avro": [1], "b.avro": [0]}
@@ -359,6 +370,7 @@ def _huge(  # noqa: PLR0911  (one per case)
         "blocks",
         "events in blocks",
         "events",
+        "texts",
         "events of packed blocks",
         "tiny",
         "schemas",

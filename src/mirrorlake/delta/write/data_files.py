@@ -29,6 +29,8 @@ STATISTICS = 32
 
 HUGE = 8 << 20
 """Bytes of a text that is not copied for statistics."""
+_FEW = 1_000
+"""Rows of which each value may be looked at by itself."""
 
 LONGEST_TEXT = 32
 LARGEST = "\U0010ffff"
@@ -192,6 +194,7 @@ def writer_of(
         compression=codecs,
         use_dictionary=_with_dictionary(rows, codecs, page_rows),
         max_rows_per_page=page_rows,
+        write_batch_size=_together(rows),
         dictionary_pagesize_limit=DICTIONARY,
         write_page_index=page_rows is not None,
         write_page_checksum=True,
@@ -226,6 +229,12 @@ def _has_nan(column: pa.ChunkedArray) -> bool:
     """Whether a column contains NaN. Parquet bounds do not include NaN, so Spark, which treats it
     as the largest number, would skip a row group that contains one."""
     return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
+
+
+def _together(rows: pa.Table) -> int | None:
+    """How many values may come into a page before its size is looked at; None for the usual 1,024.
+    One of few rows with huge values, of which several would be compressed together."""
+    return 1 if rows.num_rows <= _FEW and any(map(has_huge, rows.columns)) else None
 
 
 def has_huge(column: pa.ChunkedArray | pa.Array) -> bool:

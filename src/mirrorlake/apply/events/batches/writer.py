@@ -317,11 +317,14 @@ class BatchWriter:
                 net = merging.net_changes(found, rows, names)
                 with ThreadPoolExecutor(1, thread_name_prefix="remember") as pool:
                     keys = pool.submit(found.remembered)
+                    threads = THREADS
                     if any(map(has_huge, rows.columns)):
-                        keys.result()  # so that such a value is not written twice at once
+                        threads = 1  # so that such a value is not written twice at once
+                        keys.result()
+                        pa.default_memory_pool().release_unused()
                     where = workspace.folder, before.files, schema
                     fetch = workspace.fetch
-                    done = rewrite(*where, net, THREADS, (), fetch, search=search)
+                    done = rewrite(*where, net, threads, (), fetch, search=search)
                 state = replace(state, keys=keys.result().files)
                 actions = done.actions
                 counts = Counts(done.inserted, done.updated, done.deleted)

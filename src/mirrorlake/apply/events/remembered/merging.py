@@ -21,6 +21,7 @@ from mirrorlake.delta.lookup.early_lookup import Search
 from mirrorlake.delta.lookup.key_lookup import KeyedRows
 from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.delta.write import flush
+from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.mirror.event_order import (
     ORDER,
     RULES,
@@ -47,6 +48,8 @@ UUID, IDENTITY = "uuid", "identity"
 OF_ROW = ["backfill", *SECTION_NAMES, "source_ms"]
 """The columns of a record that its row tells of."""
 
+_FEW = 1_000
+"""Records of which each may be a piece of its own."""
 _STORED = {pa.string(): types.STRING, pa.bool_(): types.BOOLEAN, pa.int64(): types.LONG}
 
 
@@ -319,8 +322,17 @@ def records_of(
         values = [pa.nulls(own.num_rows, field.type) for field in rows.schema]
         return _beside(own, pa.table(values, schema=rows.schema))
     kept = found.held | found.decides
-    both = pa.concat_tables([known.cast(rows.schema), rows]).combine_chunks()
-    return _beside(own, both.take(pa.array(found.origin, mask=~kept)))
+    both = pa.concat_tables([known.cast(rows.schema), rows])
+    if own.num_rows <= _FEW and any(map(has_huge, both.columns)):
+        return _beside(own, _slices(both, np.where(kept, found.origin, -1)))
+    return _beside(own, both.combine_chunks().take(pa.array(found.origin, mask=~kept)))
+
+
+def _slices(rows: pa.Table, which: np.ndarray) -> pa.Table:
+    """Some rows, by their numbers, NULLs for -1, without copies of their values."""
+    null = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
+    parts = (rows.slice(at, 1) if at >= 0 else null for at in which.tolist())
+    return pa.concat_tables([rows.slice(0, 0), *parts])
 
 
 def _beside(one: pa.Table, other: pa.Table) -> pa.Table:
