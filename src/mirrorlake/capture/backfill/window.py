@@ -112,10 +112,10 @@ class ChangeWindow:
         if part.unchanged is not None:
             masked = np.asarray(part.unchanged.any(axis=1))
         # A row that came from another key has values that stand at that key: before it, in the
-        # same file, or at a place that is not known here.
+        # same file, or at a place that is not known here. One that was not selected there comes
+        # without a deletion.
         moved = masked & (part.marker == Marker.INSERT)
-        former = np.concatenate(([False], inside[:-1]))
-        if (later & inside & moved & ~former).any():
+        if (later & inside & moved & ~_comes_from(part, inside)).any():
             raise Spoiled("a row moved into the range, with values that the source did not send")
         which = np.flatnonzero(later & inside)
         if not len(which):
@@ -130,6 +130,15 @@ class ChangeWindow:
             marker=pa.array(marker[which].astype(np.int8), pa.int8()),
             span=_SPAN,
         )
+
+
+def _comes_from(part: Changes, inside: np.ndarray) -> np.ndarray:
+    """Which rows come from another key that is `inside`: directly behind the deletion there."""
+    found = np.zeros(len(inside), bool)
+    is_one = part.ordinal[1:] == part.ordinal[:-1]
+    is_one &= part.transaction[1:] == part.transaction[:-1]
+    found[1:] = is_one & (part.marker[:-1] == Marker.DELETE) & inside[:-1]
+    return found
 
 
 def _is_between(point: LogPoint, end: LogPoint | None, until: LogPoint | None) -> bool:
