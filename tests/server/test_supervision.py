@@ -189,6 +189,13 @@ def test_a_stream_whose_capture_or_source_goes_away_comes_back(shop: Shop) -> No
             [name, shop.database.sql.info.backend_pid],
         )
         shop.reaches("FAILED")
+
+        def is_told_now() -> bool:
+            """Why it does not come back, and not only how the connection ended."""
+            (error,) = shop.call("GET", STREAM)["errors"]
+            return "is not currently accepting connections" in error["message"]
+
+        wait(is_told_now, 30)
         admin.execute(f"alter database {name} with allow_connections true")
     shop.reaches("RUNNING")
     assert shop.call("GET", STREAM)["errors"] == []

@@ -355,6 +355,8 @@ class Supervisor:
         if interruption is not None:
             if stream.state is StreamState.RUNNING:
                 self._observe_failure(work, StreamMove.FAIL, interruption)
+            else:
+                self._note(stream, interruption)  # the reason may be another one by now
         elif stream.state is StreamState.FAILED and has_answered:
             self._supervision.observe(work.name, StreamMove.HEAL)
             capture.healed()
