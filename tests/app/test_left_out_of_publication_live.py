@@ -140,3 +140,13 @@ def test_a_table_that_is_reset_for_other_rows_is_published_with_them(
     evolving.check("apples", source="(select * from apples where id in (2, 3, 9)) a")
     evolving.capture()
     assert evolving.read_again() == []
+
+
+def test_a_repair_publishes_the_rows_that_the_project_selects(evolving: EvolvingDatabase) -> None:
+    evolving.selected_rows = {"public.apples": "id > 5"}
+    evolving.begin(*TABLES)
+    other = f"alter publication {evolving.made} set table log, apples where (id > 7)"
+    evolving.live([other, LATER], each=True)
+    assert evolving.stopped().keys() == {"public.apples"}
+    check_repaired(evolving)
+    evolving.check("apples", source="(select * from apples where id > 5) a")
