@@ -17,6 +17,7 @@ from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.file_reader import FileReader
 from mirrorlake.apply.events.journal import ReadFile
 from mirrorlake.apply.events.listing import FoundFile
+from mirrorlake.apply.events.remembered.state import created
 from mirrorlake.apply.events.table import EventTable
 from mirrorlake.events import types
 from mirrorlake.events.avro_schema import event_schema
@@ -385,3 +386,18 @@ def test_a_schema_with_columns_that_no_table_has_is_a_dead_letter(
         return
     (letter,) = dead(bucket)["a.avro"].letters
     assert reason in letter.reason
+
+
+def test_a_damaged_name_of_a_table_is_written_again_with_its_next_events(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    (named,) = bucket.root.glob("Files/Mirrorlake/events/tables/*/table.json")
+    whole = named.read_bytes()
+    named.write_bytes(whole[:9])
+    assert created(LocalStore(bucket.root)) == []
+    bucket.put("b.jsonl", event(2, {"id": 2}))
+    bucket.cycle(anew=True)
+    assert named.read_bytes() == whole
+    (table,) = created(LocalStore(bucket.root))
+    assert str(table) == "public.orders"

@@ -249,11 +249,13 @@ class StateFolder:
 
     def describe(self, table: TableId) -> None:
         """Record that the table was created, and which table these records belong to.
-        Idempotent."""
-        if self.is_described():
-            return
-        described: Mapping[str, str] = {"schema": table.schema, "name": table.name}
-        self._store.replace(f"{self.path}/{_TABLE}", json.dumps(described).encode())
+        Idempotent; what is damaged is written again."""
+        path = f"{self.path}/{_TABLE}"
+        described = json.dumps({"schema": table.schema, "name": table.name}).encode()
+        with suppress(FileNotFoundError):
+            if self._store.read(path) == described:
+                return
+        self._store.replace(path, described)
 
     def _named(self, state: EventTableState) -> set[str]:
         return _names([*state.keys, *state.changes])
