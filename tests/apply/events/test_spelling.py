@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,13 @@ def test_two_columns_of_one_schema_are_two(tmp_path: Path) -> None:
     bucket.cycle()
     assert "its columns 'V' and 'v' would have one name" in bucket.errors["public.orders"].what
     assert bucket.plain() == [{"id": 1, "v": 1}]
+
+
+@pytest.mark.clause("ST-261", "ST-262")
+def test_values_without_a_schema_have_the_type_of_the_column(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    for number, (name, value) in enumerate([("Price", 10), ("price", 10.5), ("PRICE", "7")], 1):
+        bucket.put(f"{number}.jsonl", event(number, {"id": number, name: value}))
+        bucket.cycle()
+    assert bucket.consumer()._journal.dead == []
+    assert values(bucket) == [(1, 10), (2, Decimal("10.5")), (3, 7)]

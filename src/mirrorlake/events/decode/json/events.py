@@ -160,6 +160,8 @@ def _batch(
     # Only MongoDB has collections.
     has_documents = head.column(_COLLECTION).null_count < len(at)
     columns, payload, unfit = [], [], Unfit()
+    # Of a column that was renamed in upper and lower case alone, which stays what it is.
+    alike = {name.casefold(): kind for name, kind in types.items()}
     key = set() if has_documents else _key_columns(head)
     apart, wider = set[int](), dict[str, UnifiedType]()
     for name, values in events.payload.items():
@@ -167,9 +169,10 @@ def _batch(
             _reject_nested(name, values, rejected)
         # A key of MongoDB may be of any type (ST-160), and 17 is another one than "17".
         is_any = has_documents and name == _DOCUMENT_KEY
-        kind = types.get(name) or (JSON if is_any else inferred(values))
+        told = types.get(name) or alike.get(name.casefold())
+        kind = told or (JSON if is_any else inferred(values))
         found, bad = column_of(values, kind, has_documents=has_documents)
-        if bad and name in types and name not in fixed | key:
+        if bad and told and name not in fixed | key:
             wide, rows = with_fractions(values, bad, kind)
             if rows:
                 wider[name] = wide
