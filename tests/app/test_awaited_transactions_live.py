@@ -177,6 +177,7 @@ def test_a_source_that_goes_away_while_capture_is_stopped_is_no_error(
     evolving.check("apples")
 
 
+@pytest.mark.full
 def test_a_prepared_transaction_is_told_while_a_backfill_waits_beside_the_stream(
     evolving: EvolvingDatabase,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database
+from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
@@ -77,7 +78,7 @@ FORMER = {
 
 
 @pytest.mark.parametrize("with_row", [True, False])
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("name", some(FORMER))
 def test_a_table_goes_on_whose_ordinary_column_became_a_generated_one(
     evolving: EvolvingDatabase, name: str, *, with_row: bool
 ) -> None:

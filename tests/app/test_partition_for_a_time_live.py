@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.evolving_database import EvolvingDatabase
+from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
@@ -54,7 +55,7 @@ def equal(evolving: EvolvingDatabase) -> None:
 
 
 @pytest.mark.parametrize("made", [(LOOSE, FILLED), (*SPLIT, FILLED)])
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("at_once", some([True, False]))
 def test_changes_that_a_table_got_as_a_partition_are_read(
     evolving: EvolvingDatabase, made: tuple[str, ...], at_once: bool
 ) -> None:

@@ -12,6 +12,7 @@ from mirrorlake.errors import PrerequisiteMissing
 from tests.app.evolving_database import EvolvingDatabase
 from tests.capture.test_event_files import events, project
 from tests.conftest import Database
+from tests.profiles import some
 
 TABLES = (
     "create table pears (id int primary key, secret text, x int)",
@@ -59,7 +60,7 @@ def test_a_column_that_is_left_out_is_renamed(evolving: EvolvingDatabase) -> Non
     assert evolving.columns("pears") == ["id", "x"]
 
 
-@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize("name", some(["columns", "rows"]))
 @pytest.mark.parametrize("is_running", [True, False])
 def test_a_table_of_the_settings_is_renamed(
     evolving: EvolvingDatabase, name: str, *, is_running: bool
@@ -87,7 +88,7 @@ def test_a_table_of_the_settings_is_renamed(
 CORRECTED = {"beside": ("pears", "plums"), "instead": ("plums",)}
 
 
-@pytest.mark.parametrize("name", ["rows", "columns"])
+@pytest.mark.parametrize("name", some(["rows", "columns"]))
 @pytest.mark.parametrize("corrected", CORRECTED.values(), ids=CORRECTED)
 def test_a_renamed_table_goes_on_when_the_settings_are_corrected(
     evolving: EvolvingDatabase, name: str, corrected: tuple[str, ...]

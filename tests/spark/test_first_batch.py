@@ -27,6 +27,7 @@ from tests.conformance.apply.creation import first
 from tests.conformance.apply.scenario import insert
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape
+from tests.profiles import some
 from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 
@@ -136,10 +137,12 @@ def test_what_the_direct_way_cannot_create_goes_by_merge(
 
 @pytest.mark.parametrize(
     ("strategy", "template"),
-    [
-        (StrategySetting.MERGE, TableTemplate.FAST),
-        (StrategySetting.AUTO, TableTemplate.COMPATIBLE),
-    ],
+    some(
+        [
+            (StrategySetting.MERGE, TableTemplate.FAST),
+            (StrategySetting.AUTO, TableTemplate.COMPATIBLE),
+        ]
+    ),
 )
 def test_what_an_attempt_left_is_no_obstacle_to_another_way(
     spark: Spark, store: LocalStore, strategy: StrategySetting, template: TableTemplate
