@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mirrorlake.errors import (
     PrerequisiteMissing,
+    PublishedOtherwise,
     SourceGap,
     SourceUnavailable,
     TableAltered,
@@ -479,21 +480,28 @@ class PostgresSource:
         """The tables, with why those cannot be captured that are not fit for it as they are. One
         that a publication of ours filters otherwise is added anew when it is loaded, and stops when
         its changes come."""
-        named = (self._settings.publication, self._settings.append_publication)
-        states = [publication.state_of(self._sql(), name) for name in named]
-        ours = {s.name for s in states if s and publication.is_replaceable(s, self._settings)}
+        ours: set[str] | None = None
         found: list[SourceTable] = []
         for table in tables:
             look = looks.get(int(table.identity))
             if table.refused is not None or look is None:
                 found.append(table)
                 continue
-            if look.left_out.publication in ours:
-                left = replace(look.left_out, is_filtered=None, is_filtered_otherwise=False)
-                look = replace(look, left_out=left)
             refused = look.refused(table.table, captures(table), condition_of(table))
+            if isinstance(refused, PublishedOtherwise):
+                ours = self._replaceable() if ours is None else ours
+                if look.left_out.publication in ours:
+                    left = replace(look.left_out, is_filtered=None, is_filtered_otherwise=False)
+                    look = replace(look, left_out=left)
+                    refused = look.refused(table.table, captures(table), condition_of(table))
             found.append(replace(table, refused=refused))
         return found
+
+    def _replaceable(self) -> set[str]:
+        """The names of the publications to which we may add tables anew."""
+        named = (self._settings.publication, self._settings.append_publication)
+        states = [publication.state_of(self._sql(), name) for name in named]
+        return {s.name for s in states if s and publication.is_replaceable(s, self._settings)}
 
     def _gap(self, what: str, since: LogPoint, until: LogPoint | None = None) -> SourceGap:
         """That changes behind `since` are lost, up to a point or, for None, all that there are."""

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.connect import NAMES_ALIKE, Connection
+from mirrorlake.sources.table import SourceTable
 
 # Filters are joined by `or`, so a table is filtered where every member of the publication is.
 IS_FILTERED = """
@@ -70,20 +71,34 @@ def is_filtered_otherwise(
         return None
 
 
-def is_otherwise(
-    connection: Connection, publication: str, oid: int, table: TableId, condition: str | None
-) -> bool:
-    """Whether a publication that names a table filters its rows otherwise than by this condition,
-    None for all rows. Raises psycopg.errors.LockNotAvailable."""
+def otherwise(
+    connection: Connection, publication: str, tables: Sequence[SourceTable]
+) -> list[SourceTable]:
+    """Those of the tables, of the ones that a publication names, of which it filters other rows
+    than the project selects."""
     if connection.info.server_version < _WITH_FILTERS:
-        return False
-    row = connection.execute(_FILTER, [publication, oid]).fetchone()
-    if row is None or row[0] is None or condition is None:
-        return row is not None and row[0] != condition
-    return is_filtered_otherwise(connection, publication, oid, table, condition) is True
+        return []
+    filtered: dict[int, bool] = dict(connection.execute(_FILTERED, [publication]).fetchall())
+    found = []
+    for table in tables:
+        oid, condition = int(table.identity), table.selection.get("rows")
+        if oid not in filtered:
+            continue
+        is_other: bool | None = filtered[oid] != (condition is not None)
+        if condition is not None and filtered[oid]:
+            is_other = is_filtered_otherwise(
+                connection, publication, oid, table.in_source, condition
+            )
+        if is_other:
+            found.append(table)
+    return found
 
 
 _WITH_FILTERS = 150_000
+_FILTERED = """
+select r.prrelid::bigint, r.prqual is not null
+from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname = %s
+"""
 
 
 def _plan(connection: Connection, table: TableId, condition: str) -> list[str]:

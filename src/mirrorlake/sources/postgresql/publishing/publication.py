@@ -148,7 +148,11 @@ def include(
                 continue
             there = state.tables
             missing = [t for t in members if not state.all_tables and t.in_source not in there]
-            otherwise = _filtered_otherwise(connection, settings, state, members)
+            otherwise = (
+                left_out.otherwise(connection, name, members)
+                if is_replaceable(state, settings)
+                else []
+            )
             missing += otherwise
             if missing:
                 if in_use and (refused := late_addition(connection, name, missing)):
@@ -162,30 +166,6 @@ def include(
                     missing,
                 )
         _check_conditions(connection, settings.publication)
-
-
-def _filtered_otherwise(
-    connection: Connection,
-    settings: PostgresSettings,
-    state: PublicationState,
-    members: Sequence[SourceTable],
-) -> list[SourceTable]:
-    """Those of the tables that a publication of ours carries with another row condition: the
-    project has another one now, or somebody has replaced it."""
-    if not is_replaceable(state, settings):
-        return []
-    return [
-        table
-        for table in members
-        if table.in_source in state.tables
-        and left_out.is_otherwise(
-            connection,
-            state.name,
-            int(table.identity),
-            table.in_source,
-            table.selection.get("rows"),
-        )
-    ]
 
 
 def follow_keys(
