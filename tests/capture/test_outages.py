@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from mirrorlake import root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.watch import outages
 from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED, STREAM_RESUMED
 from mirrorlake.config import Project
 from mirrorlake.errors import SourceUnavailable
@@ -26,7 +27,7 @@ from mirrorlake.storage import lease as lease_module
 from mirrorlake.storage.lease import TERM, Lease, holder_of
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
-from tests.conformance.scene import until
+from tests.conformance.scene import PATIENCE, until
 from tests.doubles.clock import START, SteppedClock
 from tests.sources.memory.scene import COLUMNS
 
@@ -57,12 +58,12 @@ def test_an_outage_is_told_until_it_is_over_and_nobody_takes_over(store: LocalSt
         closing(landing_capture(source, store, settings, clock, stop=stop)) as capture,
     ):
         capture.run()
-    outages = [outage for outage in seen if outage is not None]
+    told_of = [outage for outage in seen if outage is not None]
     assert seen[0] is None
-    assert {outage.since for outage in outages} == {START + timedelta(seconds=10)}
-    assert outages[0].again == START + timedelta(seconds=11)
-    assert outages[-1].again > START + OUTAGE - TERM
-    assert "PostgreSQL does not answer: refused" in str(outages[0])
+    assert {outage.since for outage in told_of} == {START + timedelta(seconds=10)}
+    assert told_of[0].again == START + timedelta(seconds=11)
+    assert told_of[-1].again > START + OUTAGE - TERM
+    assert "PostgreSQL does not answer: refused" in str(told_of[0])
     told = [entry["event"] for entry in logs]
     assert STREAM_INTERRUPTED in told
     assert told.count(STREAM_RESUMED) == 1
@@ -129,3 +130,50 @@ def test_status_tells_an_outage_while_capture_waits_and_lag_grows(tmp_path: Path
     records.begin_outage(outage)
     lease.release()
     assert mirror_status.read(project, clock.now()).outage is None
+
+
+class SetBack(SteppedClock):
+    """A clock that is set back by an hour after its first second."""
+
+    def now(self) -> datetime:
+        return super().now() - (timedelta(hours=1) if self.monotonic() > 1 else timedelta())
+
+
+class Silent:
+    """The pulse of a server that does not answer, each look at which takes a second."""
+
+    def __init__(self, clock: SteppedClock) -> None:
+        self._clock, self.given_up = clock, threading.Event()
+
+    def check(self) -> float:
+        self._clock.advance(1)
+        raise SourceUnavailable("PostgreSQL does not answer")
+
+    def awaited(self) -> None:
+        raise AssertionError("it does not answer")
+
+    def stop_waiting(self) -> None:
+        pass
+
+    def give_up(self) -> None:
+        self.given_up.set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_silent_server_is_given_up_also_when_the_clock_is_set_back(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0.001)
+    clock = SetBack()
+    pulse = Silent(clock)
+    watched = outages.Outages(Records(store, root.LANDING), clock, threading.Event())
+    watched.watch(pulse)
+    try:
+        assert pulse.given_up.wait(PATIENCE)
+        assert clock.monotonic() >= outages.GIVE_UP_SECONDS
+        with pytest.raises(SourceUnavailable):
+            watched.check()
+    finally:
+        watched.unwatch()

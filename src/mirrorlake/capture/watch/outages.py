@@ -44,6 +44,7 @@ class Outages:
         self._records, self._clock, self._stop = records, clock, stop
         self._lock = threading.Lock()
         self._since: datetime | None = None  # it does not answer
+        self._began = 0.0  # that, in monotonic seconds: the clock may be set back meanwhile
         self._silence: SourceUnavailable | None = None  # what the thread that looks has found
         self._waits = SnapshotWaits(records, clock)
         self._joining: AwaitedTransaction | None = None  # what tables wait for beside the stream
@@ -55,7 +56,7 @@ class Outages:
         log.warning(STREAM_INTERRUPTED, reason=reason, retry_seconds=pause)
         with self._lock:
             self._silence = None
-            self._begin(self._clock.now(), reason, error.hint, pause)
+            self._begin(self._heard(), reason, error.hint, pause)
 
     def resumed(self) -> None:
         """What had ended answers again."""
@@ -75,7 +76,7 @@ class Outages:
         with self._lock:
             if self._silence is None or self._since is None:
                 return
-            if self._clock.now() - self._since >= timedelta(seconds=GIVE_UP_SECONDS):
+            if self._clock.monotonic() - self._began >= GIVE_UP_SECONDS:
                 raise self._silence
 
     def watch(self, pulse: Pulse | None) -> None:
@@ -101,7 +102,7 @@ class Outages:
                 self._waits.end()
 
     def _look(self, pulse: Pulse, done: threading.Event) -> None:
-        heard = self._clock.now()
+        heard = self._heard()
         pause = LOOK_SECONDS
         with closing(pulse):
             while not done.wait(pause):
@@ -119,7 +120,7 @@ class Outages:
                         return
                     self._waits.found(awaited or self._joining)
                     if silence is None:
-                        heard = self._clock.now()
+                        heard = self._heard()
                         if self._silence is not None:
                             self._silence = None
                             self._end()
@@ -128,17 +129,22 @@ class Outages:
                         log.warning(SOURCE_SILENT, reason=silence.what)
                     self._silence = silence
                     self._begin(heard, silence.what, silence.hint, LOOK_SECONDS)
-                if self._clock.now() - heard >= timedelta(seconds=GIVE_UP_SECONDS):
+                if self._clock.monotonic() - heard[1] >= GIVE_UP_SECONDS:
                     pulse.give_up()  # who waits for an answer cannot call `check`
 
-    def _begin(self, since: datetime, reason: str, hint: str, pause: float) -> None:
-        self._since = self._since or since
+    def _heard(self) -> tuple[datetime, float]:
+        """This moment, by both clocks."""
+        return self._clock.now(), self._clock.monotonic()
+
+    def _begin(self, heard: tuple[datetime, float], reason: str, hint: str, pause: float) -> None:
+        if self._since is None:
+            self._since, self._began = heard
         again = self._clock.now() + timedelta(seconds=pause)
         self._records.begin_outage(Outage(self._since, again, reason, hint))
 
     def _end(self) -> None:
         if self._since is not None:
-            seconds = (self._clock.now() - self._since).total_seconds()
+            seconds = self._clock.monotonic() - self._began
             self._records.end_outage()
             self._since = None
             log.info(STREAM_RESUMED, seconds=round(seconds, 1))
