@@ -212,6 +212,17 @@ def test_a_second_service_in_one_folder_is_refused(served: Served) -> None:
     assert "already works in this folder" in done.error
 
 
+@pytest.mark.parametrize("content", [bytes(43), b"\xff\xfe"])
+def test_a_damaged_token_is_named(tmp_path: Path, content: bytes) -> None:
+    from tests.crash.forked import mirrorlake
+
+    (tmp_path / "token").write_bytes(content)
+    done = mirrorlake("serve", "--folder", str(tmp_path), "--port", "0")
+    assert done.code == 2
+    assert "the token of the service is damaged" in done.error
+    assert (tmp_path / "token").read_bytes() == content
+
+
 def test_an_address_for_others_needs_a_token_and_tls(tmp_path: Path) -> None:
     from tests.crash.forked import mirrorlake
 

@@ -203,12 +203,19 @@ def _bound(listening: Listening) -> socket.socket:
 
 
 def _token(folder: Path) -> str:
-    """The token of the environment, or the one of the folder, made at the first start."""
+    """The token of the environment, or the one of the folder, made at the first start. Raises
+    UsageError for one that no client can send."""
     if given := os.environ.get("MIRRORLAKE_TOKEN"):
         return given
     path = folder / TOKEN
     try:
-        if found := path.read_text(encoding="utf-8").strip():
+        if found := path.read_bytes().decode("latin-1").strip():
+            if not (found.isascii() and found.isprintable()):
+                raise UsageError(
+                    "the token of the service is damaged",
+                    where=str(path),
+                    hint="Restore the file, or delete it: a new token is made, for all clients.",
+                )
             return found
     except FileNotFoundError:
         pass
