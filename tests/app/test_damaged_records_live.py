@@ -10,12 +10,14 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status.mirror_status import read as read_status
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.landing.load import MANIFEST
 from mirrorlake.capture.record import APPEND_ONLY, KNOWN, LOADS, RETAINED, STREAM, Records
 from mirrorlake.errors import RecordDamaged, SourceGap
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
-from tests.app.evolving_database import EvolvingDatabase
+from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conftest import Database
 
 pytestmark = pytest.mark.postgres
@@ -119,3 +121,15 @@ def test_a_damaged_cut_is_named_and_deleting_it_loses_nothing_silently(
     evolving.store.delete(path)
     with pytest.raises(SourceGap, match="mirrorlake repair"):
         evolving.capture()
+
+
+def test_a_damaged_list_of_the_files_of_a_load_is_named(evolving: EvolvingDatabase) -> None:
+    evolving.run("create table plums (id int primary key)", "insert into plums values (1)")
+    assert evolving.capture(Dying(CrashPoint.LOAD_MANIFEST))
+    damage(evolving.store, f"{root.LANDING}/public.schema/plums/{MANIFEST}")
+    with pytest.raises(RecordDamaged, match=r"_load\.json.*mirrorlake reset public\.plums"):
+        evolving.capture()
+    plan_reset(of_root(evolving.store.root), ["public.plums"]).execute()
+    evolving.capture()
+    evolving.apply()
+    assert len(evolving.mirrored("plums")) == 1

@@ -55,7 +55,7 @@ from mirrorlake.model.landed import FORMAT
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.table import SnapshotPart, SourceTable
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Store, read_record
 from mirrorlake.version import VERSION
 
 log = structlog.get_logger()
@@ -186,8 +186,9 @@ class Loader:
 
     def finish(self, folder: str, table: TableId) -> int:
         """Publish a complete load, continuing where an earlier run stopped. Returns its number of
-        files."""
-        manifest = json.loads(self.store.read(f"{folder}/{MANIFEST}"))
+        files. Raises RecordDamaged."""
+        hint = f"Run `mirrorlake reset {table}` to load the table again."
+        manifest = read_record(self.store, f"{folder}/{MANIFEST}", hint)
         names: list[str] = manifest["files"]
         left = {file.name for file in self.store.list(folder).files}
         for number, name in enumerate(names, start=1):
