@@ -364,6 +364,32 @@ def _huge(  # noqa: PLR0911  (one per case)
 
 @pytest.mark.full
 @pytest.mark.clause("ST-177", "ST-253")
+@pytest.mark.parametrize("is_random", [True, False])
+def test_an_update_of_a_value_of_a_hundred_megabytes_takes_less_than_a_gigabyte(
+    tmp_path: Path, is_random: bool
+) -> None:
+    """With the row before, and what MySQL's keys remember of it."""
+    bucket = Bucket(tmp_path)
+    for number in (1, 2):
+        some = Random(number).randbytes(74 * MIB if is_random else 1 * MIB)
+        text = base64.b64encode(some * (1 if is_random else 74)).decode()
+        line = json.dumps(change(number, {"id": 8, "text": text}))
+        (bucket.folder / f"{number}.jsonl").write_text(f"{line}\n")
+        done = subprocess.run(
+            [sys.executable, "-c", _CYCLE, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        peak, dead, errors = json.loads(done.stdout.splitlines()[-1])
+        assert (dead, errors) == ({}, {})
+        assert [row["text"] == text for row in bucket.rows()] == [True]
+        assert peak < 1024
+
+
+@pytest.mark.full
+@pytest.mark.clause("ST-177", "ST-253")
 @pytest.mark.parametrize(
     "case",
     [

@@ -23,6 +23,7 @@ import pyarrow as pa
 from mirrorlake.delta import deletion_vectors, partitions
 from mirrorlake.delta import statistics as bounds
 from mirrorlake.delta.lookup import key_index, key_join, pages, row_cache
+from mirrorlake.delta.lookup.whole_files import opened
 from mirrorlake.delta.partitions import candidates
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.statistics import SortedKeys
@@ -37,6 +38,10 @@ keys, each page contains 16 of them."""
 
 MAX_PAGE_SHARE = 0.8
 """The part of its pages above which a file is read whole, which is faster per page."""
+
+HUGE_ROW, FEW_ROWS = 1 << 20, 1_000
+"""Bytes of the rows of a file in the mean, and how many it has at most, from which DuckDB does not
+read them, because it holds several copies of each."""
 
 NONE = np.zeros(0, np.int64)
 """No rows."""
@@ -202,10 +207,14 @@ class _Search:
             _records(self.files[index]) for index in large
         ):
             whole, large = [*whole, *large], []
+        whole, huge = [n for n in whole if not self._is_huge(n)], list(filter(self._is_huge, whole))
         found, rest = self._by_pages(large)
+        of_huge, alone = self._by_pages(huge)
         whole = sorted([*whole, *rest])
         return [
             *found,
+            *of_huge,
+            *self._alone(alone),
             *([self._small(held)] if held else []),
             *([self._whole(whole)] if whole else []),
         ]
@@ -231,6 +240,30 @@ class _Search:
         rest = [index for index, rows in zip(indexes, found, strict=True) if rows is None]
         paged = [rows for rows in found if rows is not None and len(rows.code)]
         return self._verified(paged), rest
+
+    def _is_huge(self, index: int) -> bool:
+        """Whether a file has few, huge rows, also if they take little room when compressed."""
+        rows = _records(self.files[index])
+        if not 0 < rows <= FEW_ROWS:
+            return False
+        with opened(str(path_of(self.table, self.files[index]))) as file:
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            size: int = sum(group.total_byte_size for group in groups)
+            return size >= HUGE_ROW * rows
+
+    def _alone(self, indexes: Sequence[int]) -> list[_Found]:
+        """The rows with the keys in files with huge rows: one file after the other, with no copy of
+        a value but the one that is returned."""
+        found, located = [], self._located(indexes) if indexes else {}
+        for index in indexes:
+            code, row = located[index]
+            if len(row):
+                path = path_of(self.table, self.files[index])
+                every = row_cache.table_rows(path, self._within(index))
+                rows = pa.concat_tables([every.slice(number, 1) for number in row.tolist()])
+                found.append(_Found(rows, code, np.full(len(row), index), row))
+                pa.default_memory_pool().release_unused()
+        return self._verified(found)
 
     # -- locating keys --------------------------------------------------------------------------
 
