@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -61,6 +64,10 @@ CONTENTS = [
 ]
 
 
+NO_ROWS, ONE_ROW, NO_GROUPS = b"\x16\0", b"\x16\2", b"\x19\x0c"
+"""Fields of a footer in Thrift's compact protocol: the number of rows, and the row groups."""
+
+
 def outcome(apart: Apart, content: bytes) -> str:
     """What becomes of a file; where the engine refuses it, the linter says so too, unless it is a
     project that allows no larger ones."""
@@ -108,6 +115,16 @@ def test_a_deep_footer_is_a_clear_error(apart: Apart) -> None:
     facts = FOOTER.encode() | {"mirrorlake.rows": "[" * 100_000}
     table = pa.table({"id": [1]}).replace_schema_metadata(facts)
     assert outcome(apart, encoded(table)) == "bad_file"
+
+
+def test_rows_without_row_groups_are_a_clear_error(apart: Apart) -> None:
+    """Found by the fuzz of footers."""
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, pa.schema([("id", pa.int64())])).close()
+    pages, footer = parted(empty.getvalue())
+    assert footer.count(NO_ROWS + NO_GROUPS) == 1
+    claimed = footer.replace(NO_ROWS + NO_GROUPS, ONE_ROW + NO_GROUPS)
+    assert outcome(apart, joined(pages, claimed)) == "bad_file"
 
 
 @pytest.mark.fuzz

@@ -266,7 +266,8 @@ def check_pages(selection: _Selection, handle: BinaryIO) -> None:
 
 def has_checksums(metadata: pq.FileMetaData, handle: BinaryIO) -> bool:
     """Whether the first page of a file has a checksum; true for a file without pages."""
-    if not metadata.num_rows or not metadata.num_columns:
+    # A damaged footer may tell of rows, and have no row group.
+    if not metadata.num_row_groups or not metadata.num_rows or not metadata.num_columns:
         return True
     try:
         page = page_headers.page_at(handle, _begin(metadata.row_group(0).column(0)))
