@@ -115,6 +115,7 @@ def test_a_table_of_which_they_are_published_waits_for_another_publication(
     check_goes_on(evolving)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("each", [True, False])
 def test_a_table_of_which_they_come_to_be_published_stops(
     evolving: EvolvingDatabase, each: bool

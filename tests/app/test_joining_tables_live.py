@@ -93,6 +93,7 @@ def test_other_tables_go_on_while_a_new_one_waits(evolving: EvolvingDatabase) ->
     finish(evolving, "apples", "log", "pears")
 
 
+@pytest.mark.full
 def test_a_snapshot_that_is_not_there_in_time_is_given_up(
     evolving: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

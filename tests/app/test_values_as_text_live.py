@@ -51,6 +51,7 @@ def check(evolving: EvolvingDatabase) -> None:
     evolving.check("log")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("odd", ODD)
 def test_a_type_that_comes_while_capture_runs_comes_as_text(
     evolving: EvolvingDatabase, odd: str
@@ -97,6 +98,7 @@ def test_rows_of_a_type_that_no_column_has_any_more_come_as_text_whatever_dies(
     check(evolving)
 
 
+@pytest.mark.full
 def test_a_row_that_is_left_out_of_a_large_transaction_is_not_read_twice(
     evolving: EvolvingDatabase,
 ) -> None:

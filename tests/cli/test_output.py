@@ -79,6 +79,7 @@ def test_brackets_are_no_style(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[/x] is not [bold]known[/bold]" in capsys.readouterr().out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--json", "--root", "nowhere"]])
 def test_output_that_does_not_fit_on_the_disk_is_one_error(

@@ -63,6 +63,7 @@ def rows_of(events: list[dict[str, Any]]) -> dict[int, str]:
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-030", "ST-265", "ST-313", "ST-321", "ST-333")
 def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
     served: Served, database: Database, s3: S3Server, google: GoogleStorage

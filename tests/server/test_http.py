@@ -248,6 +248,7 @@ def test_metrics_are_text_that_prometheus_reads(served: Served) -> None:
     assert json.loads(json.dumps(served.call("GET", "/readyz")[1])) == {"status": "ok"}
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-300", "ST-276")
 def test_a_run_without_validation_starts_and_waits_for_a_source_that_is_away(
     served: Served,

@@ -215,6 +215,7 @@ def test_only_what_stands_behind_the_end_of_what_is_read_of_a_block_is_not_read(
     assert rejected.keys() == {5, *unread}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [7, 2_000])
 def test_a_large_block_is_read_in_parts(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOGETHER", 5_000)

@@ -181,6 +181,7 @@ ENDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", ["day", "day, n", "n, day", "many, day, n", "day, other"])
 @pytest.mark.parametrize("kind", some(ENDS))
 def test_infinities_of_a_key_stand_where_the_mirror_has_them(
