@@ -26,7 +26,7 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRequest,
 )
 from mirrorlake.capture.capture import Capture
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.delta.log.table_log import TableLog

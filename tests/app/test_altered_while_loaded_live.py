@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch import joining
 from mirrorlake.errors import AlteredWhileLoaded
 from mirrorlake.model.crash_points import CrashPoint

@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.model.crash_points import CrashPoint

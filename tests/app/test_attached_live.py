@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore

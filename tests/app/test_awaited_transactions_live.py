@@ -18,7 +18,8 @@ from mirrorlake import root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.outage import sentence
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records, SnapshotWait
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import SnapshotWait
 from mirrorlake.capture.watch.snapshot_waits import SNAPSHOT_WAIT_ENDED, SNAPSHOT_WAITS
 from mirrorlake.cli.status import show_status
 from mirrorlake.config import Project

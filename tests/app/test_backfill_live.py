@@ -20,7 +20,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable, TableAltered
 from mirrorlake.mirror.settings import MirrorSettings

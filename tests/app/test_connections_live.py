@@ -14,7 +14,7 @@ from mirrorlake import root
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.landing import publish
 from mirrorlake.model.clock import WallClock

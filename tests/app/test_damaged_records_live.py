@@ -11,7 +11,8 @@ from mirrorlake.app.status.mirror_status import read as read_status
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.landing.load import MANIFEST
-from mirrorlake.capture.record import APPEND_ONLY, KNOWN, LOADS, RETAINED, STREAM, Records
+from mirrorlake.capture.records.names import APPEND_ONLY, KNOWN, LOADS, RETAINED, STREAM
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import RecordDamaged, SourceGap
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import WallClock

@@ -15,7 +15,7 @@ from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.app.targets.target_status import targets_of
 from mirrorlake.app.verification.verify import VerifySettings, verify
 from mirrorlake.capture.backfill.jobs import BackfillJobState
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.config import Project, load
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import no_crash

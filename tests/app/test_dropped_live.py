@@ -8,7 +8,7 @@ from mirrorlake import Project, root
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.table_status import TableStatus
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import NotSelected, TableRecreated
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.storage.local import LocalStore

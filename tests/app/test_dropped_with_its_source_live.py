@@ -13,7 +13,7 @@ from mirrorlake import Project, root
 from mirrorlake.app.changes import cut
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import NotReached, NotSelected, SourceGap, UsageError
 from mirrorlake.mirror.table.deleted import MIN_SCANS
 from mirrorlake.model.change import SchemaChangeKind

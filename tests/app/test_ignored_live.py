@@ -9,7 +9,7 @@ import pytest
 from mirrorlake import Project, root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.publishing.publication import loses_additions
 from mirrorlake.storage.local import LocalStore

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch import joining
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.sources.base import AwaitedTransaction

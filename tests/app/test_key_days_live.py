@@ -10,7 +10,7 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conformance.scene import PATIENCE
 from tests.profiles import some

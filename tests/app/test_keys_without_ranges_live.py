@@ -14,7 +14,7 @@ import pytest
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore

@@ -22,7 +22,7 @@ from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.executors import ReadingThreads
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot

@@ -9,7 +9,7 @@ import pytest
 from mirrorlake import Project, root
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.tables.members import LEFT_OUT, expecting_new
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.base import CheckSeverity

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SelectionChanged
 from mirrorlake.landing.cuts import Cut, Cuts

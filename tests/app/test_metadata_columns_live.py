@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.change import METADATA_COLUMNS, ROW_COMMIT_TIME, ROW_POSITION, ROW_TRANSACTION
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.position import Lsn, Position

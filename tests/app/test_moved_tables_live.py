@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.root import LANDING
 from mirrorlake.sources.postgresql.recognition.recognition import PUT_BACK
 from tests.app.evolving_database import EvolvingDatabase

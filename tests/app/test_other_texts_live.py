@@ -19,7 +19,8 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.record import KNOWN, Records
+from mirrorlake.capture.records.names import KNOWN
+from mirrorlake.capture.records.records import Records
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conformance.scene import until
 from tests.profiles import some

@@ -15,7 +15,7 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.sources.postgresql.recognition import table_message

@@ -12,7 +12,7 @@ from mirrorlake import Project, root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.postgresql.recognition import table_message

@@ -14,7 +14,7 @@ from mirrorlake import root
 from mirrorlake.app.status.backfills import sentence
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.change import MARKER_COLUMN, Marker, SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint

@@ -8,7 +8,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.repair.stream_repair import Repair
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, UsageError
 from mirrorlake.landing.cuts import Cuts

@@ -17,7 +17,7 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.landing.sink import LandingSink
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import TableRecreated

@@ -13,7 +13,7 @@ import pytest
 from mirrorlake import root
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.change import ROW_COMMIT_TIME, ROW_DELETED, ROW_POSITION, ROW_TRANSACTION
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore

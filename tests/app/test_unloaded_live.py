@@ -14,7 +14,7 @@ from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.reading import ChunkLimits
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint

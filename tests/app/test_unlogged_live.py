@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import NotLogged, SelectionChanged
 from tests.app.evolving_database import EvolvingDatabase
 from tests.app.test_table_life_live import wait_until_loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from tests.app.evolving_database import EvolvingDatabase
 
 pytestmark = pytest.mark.postgres

@@ -14,7 +14,7 @@ from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.capture.landing.sink import LandingSink
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.segments import Closed
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.landing import publish

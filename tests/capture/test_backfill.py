@@ -27,7 +27,7 @@ from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.writer import LandingWriter
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import CannotBackfill, LeaseLost, SourceUnavailable, TableError, UsageError
 from mirrorlake.model import types

@@ -20,7 +20,7 @@ from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.events.state import EventState, WrittenEvents, milliseconds, written
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, SourceGap, UsageError
 from mirrorlake.events.paths import EventExtension

@@ -19,7 +19,7 @@ from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.load import EventLoader
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, written
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import Loaded
 from mirrorlake.events.decode import avro_events
 from mirrorlake.events.decode.json import lines as json_lines

@@ -19,7 +19,7 @@ from mirrorlake.capture.events.load import described
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, milliseconds
 from mirrorlake.capture.events.writer import EventsWriter
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import BackfillRows
 from mirrorlake.errors import TableError, TableTruncated
 from mirrorlake.model.arrow import arrow_schema

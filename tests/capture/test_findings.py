@@ -7,7 +7,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch.findings import Findings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import TableId

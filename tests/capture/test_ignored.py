@@ -12,7 +12,7 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch.ignored import Ignored
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind

@@ -15,7 +15,8 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.loop import CaptureLoop
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import LeaseLost, TableError
 from mirrorlake.landing import layout, publish

@@ -13,7 +13,7 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch import append_only
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.missed_changes import PAUSES, AppendOnly

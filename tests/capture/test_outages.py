@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from mirrorlake import root
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch import outages
 from mirrorlake.capture.watch.outages import STREAM_INTERRUPTED, STREAM_RESUMED

@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.app.status.source_log import retention_of, sentence
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.retention import LogRetention, LogRetentionWatch, RetentionPolicy
 from mirrorlake.errors import SourceGap

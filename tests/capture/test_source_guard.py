@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.source_guard import CHECK_SECONDS, SourceGuard
 from mirrorlake.capture.watch.still_log import AFTER_SECONDS, STILL_SECONDS

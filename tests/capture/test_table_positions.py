@@ -9,7 +9,7 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import (
     BadFile,
     BadMetadata,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Run
 from tests.conftest import Database

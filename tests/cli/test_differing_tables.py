@@ -13,7 +13,7 @@ from mirrorlake import root
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.cli.report import CommandOutcome
 from mirrorlake.config import Project
 from mirrorlake.errors import NotSelected

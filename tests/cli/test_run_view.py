@@ -19,7 +19,8 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillRecords,
     BackfillRequest,
 )
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.cli.run_facts import RunFacts, cut

@@ -19,7 +19,7 @@ from mirrorlake.app.loop.report import ApplyReport, TableReport
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRequest
-from mirrorlake.capture.record import Outage
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.cli.check import show_findings

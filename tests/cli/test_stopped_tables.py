@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.capture.record import StreamRecord
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore

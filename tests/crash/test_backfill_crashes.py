@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.delta.schema import VECTORS
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.change import METADATA_COLUMNS, ROW_DELETED

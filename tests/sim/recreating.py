@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId

@@ -26,7 +26,7 @@ from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.capture import Capture
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import LeaseHeld, LeaseLost, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.mirror.batch_limits import BatchLimits

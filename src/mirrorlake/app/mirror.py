@@ -40,7 +40,7 @@ from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.table_positions import known
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.repair.stream_repair import Repair
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project

@@ -12,7 +12,9 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.events import state
-from mirrorlake.capture.record import EVENTS, STREAM, Records, StreamRecord
+from mirrorlake.capture.records.names import EVENTS, STREAM
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
 from mirrorlake.errors import RecordDamaged, TableError, UsageError, printable, tables_like

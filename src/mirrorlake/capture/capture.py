@@ -16,7 +16,8 @@ from mirrorlake.capture.backfill.unloaded import Unloaded
 from mirrorlake.capture.executors import InTurn, ReadingThreads, loading
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.loop import CaptureLoop, common
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter

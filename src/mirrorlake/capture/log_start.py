@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mirrorlake.capture.loop import common
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import PrerequisiteMissing, SourceGap

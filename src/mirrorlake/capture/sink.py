@@ -25,7 +25,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from mirrorlake.capture.record import StreamRecord
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.errors import TableError
 from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.position import LogPoint

@@ -16,7 +16,7 @@ from mirrorlake.errors import printable
 if TYPE_CHECKING:
     from mirrorlake.app.loop.report import ApplyReport
     from mirrorlake.capture.backfill.jobs import BackfillJob
-    from mirrorlake.capture.record import Outage
+    from mirrorlake.capture.records.source_state import Outage
     from mirrorlake.capture.sink import LoadProgress
     from mirrorlake.capture.watch.retention import LogRetention
     from mirrorlake.mirror.engine import Applied, Counts

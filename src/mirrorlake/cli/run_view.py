@@ -19,7 +19,9 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.status.backfills import sentence
 from mirrorlake.app.status.outage import outage_of
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
-from mirrorlake.capture.record import UNREADABLE, Outage, Records
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.cli.output import say
 from mirrorlake.cli.run_facts import RunFacts
 from mirrorlake.cli.terminal import folded, is_live

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from mirrorlake import config
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.root import LANDING
 from mirrorlake.sources.replaced import VALUES_REPLACED
 from mirrorlake.storage.local import LocalStore

@@ -10,7 +10,7 @@ import pytest
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.events.paths import schema_file
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint

@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 from mirrorlake import root
 from mirrorlake.app.maintenance.deleted_tables import GONE, PATH, SCHEMA_UNKNOWN
 from mirrorlake.app.status import mirror_status
-from mirrorlake.capture.record import DELETED, Records, StreamRecord
+from mirrorlake.capture.records.names import DELETED
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing import layout

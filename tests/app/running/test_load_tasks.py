@@ -24,7 +24,7 @@ from mirrorlake.capture.landing import stage_part
 from mirrorlake.capture.landing.load_tasks import LoadTasks, PartAnswer, PartFailure, TableTasks
 from mirrorlake.capture.landing.remote_parts import PATIENCE, RemoteParts
 from mirrorlake.capture.landing.stage_part import PartTask
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.errors import (

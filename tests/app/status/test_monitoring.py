@@ -22,7 +22,8 @@ from mirrorlake.app.status.operation_log import (
     error_type,
 )
 from mirrorlake.app.status.table_status import View, tables_of
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
 from mirrorlake.mirror.batch_limits import BatchLimits

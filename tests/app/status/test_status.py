@@ -13,7 +13,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.app.status.table_status_file import PATH
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.config import Project
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock

@@ -13,7 +13,7 @@ import pytest
 from mirrorlake.app.status import table_status_file
 from mirrorlake.app.streams.footprint import Footprint, footprint
 from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.root import LANDING

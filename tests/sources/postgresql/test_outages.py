@@ -24,7 +24,7 @@ from structlog.testing import capture_logs
 
 from mirrorlake import root
 from mirrorlake.capture.capture import CAPTURE_STARTED, TABLE_LOADED, Capture
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch import outages
 from mirrorlake.capture.watch.outages import SOURCE_SILENT, STREAM_INTERRUPTED, STREAM_RESUMED

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import WallClock

@@ -17,7 +17,8 @@ import structlog
 
 from mirrorlake import root
 from mirrorlake.app.maintenance.dates import Dates
-from mirrorlake.capture.record import UNREADABLE, Records
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zone_id
 from mirrorlake.landing.cleanup import CLEANUP_ERRORS, is_remnant

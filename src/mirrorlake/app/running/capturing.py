@@ -16,7 +16,7 @@ from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.landing.sink import LandingSink
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import LoadProgress, Sink
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project

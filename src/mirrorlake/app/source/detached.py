@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 
 from mirrorlake import root
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.landed import format_time, readable_time
 from mirrorlake.storage.store import Store

@@ -11,7 +11,7 @@ from mirrorlake.app.source import detached
 from mirrorlake.app.status import ended
 from mirrorlake.capture.events.state import delivered
 from mirrorlake.capture.landing.table_positions import known
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.tables.dropped import dropped_names
 from mirrorlake.capture.tables.members import expecting_new
 from mirrorlake.capture.watch import unpublished

@@ -20,7 +20,8 @@ from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
-from mirrorlake.capture.record import Outage, Records, SnapshotWait
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage, SnapshotWait
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog

@@ -19,7 +19,9 @@ from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.app.status.table_status_file import entry
 from mirrorlake.apply.logs.processed_names import ProcessedNames
-from mirrorlake.capture.record import UNREADABLE, Outage, Records
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.landing import zone_id
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Scanner, TableScan

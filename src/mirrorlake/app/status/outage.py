@@ -6,7 +6,9 @@ from datetime import datetime
 
 from mirrorlake import root
 from mirrorlake.app.status.amounts import duration
-from mirrorlake.capture.record import UNREADABLE, Outage, Records, SnapshotWait
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage, SnapshotWait
 from mirrorlake.model.landed import readable_time
 from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.store import Store

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mirrorlake import root
 from mirrorlake.app.status.amounts import duration, size
-from mirrorlake.capture.record import UNREADABLE, Records
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch.retention import LogRetention
 from mirrorlake.storage.store import Store
 

@@ -11,7 +11,7 @@ from mirrorlake.app.status.feed_status import FeedStatus, feed_status
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.backfill.jobs import BackfillJob
-from mirrorlake.capture.record import Unfollowed, WithoutEffect
+from mirrorlake.capture.records.looks import Unfollowed, WithoutEffect
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails

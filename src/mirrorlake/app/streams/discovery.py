@@ -17,7 +17,7 @@ from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
 from mirrorlake.app.streams.projects import StreamProjects
 from mirrorlake.capture.events.build import payload_of
 from mirrorlake.capture.events.state import delivered
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.config import Project
 from mirrorlake.control.checks import check_profile, shaped
 from mirrorlake.control.reports import Document

@@ -18,7 +18,7 @@ from mirrorlake.capture.events.state import (
     latencies,
     written,
 )
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.control.reports import Document, error_document

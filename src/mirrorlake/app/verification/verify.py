@@ -28,7 +28,7 @@ from mirrorlake.app.verification.source_rows import RowsAtCut
 from mirrorlake.capture.backfill.ranges import requested_range
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.tables import replaced
 from mirrorlake.capture.tables.dropped import dropped_names
 from mirrorlake.capture.watch.snapshot_waits import logged_waits

@@ -15,7 +15,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from mirrorlake.capture.record import UNREADABLE, Records
+from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import UsageError
 from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import FORMAT, LaterFormat, format_time, parse_time

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.capture.filled import filled
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Lost
 from mirrorlake.errors import TableAltered, TableError

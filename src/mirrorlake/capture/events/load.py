@@ -20,7 +20,7 @@ from mirrorlake.capture.events.files import FileMaker
 from mirrorlake.capture.events.infinities import Infinities
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, WrittenEvents, milliseconds
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import TableError

@@ -10,7 +10,8 @@ from mirrorlake.capture.events.load import EventLoader, described
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState, forget_all
 from mirrorlake.capture.events.writer import EventsWriter
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Loaded, LoadProgress, Lost
 from mirrorlake.errors import KeyColumnsChanged, SelectionChanged, TableError, TableRecreated

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from mirrorlake.capture.record import EVENTS, Records
+from mirrorlake.capture.records.names import EVENTS
+from mirrorlake.capture.records.records import Records
 from mirrorlake.latencies import LatencyHistogram
 from mirrorlake.model.landed import LaterFormat
 from mirrorlake.model.table import TableId, is_printed

@@ -37,7 +37,7 @@ from mirrorlake.capture.events.state import (
     milliseconds,
 )
 from mirrorlake.capture.filled import filled
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import BackfillRows, Lost
 from mirrorlake.errors import TableError, TableTruncated
 from mirrorlake.events.rows import EventObject

@@ -45,7 +45,7 @@ from mirrorlake.capture.landing.parts import (
 )
 from mirrorlake.capture.landing.remote_parts import RemoteParts
 from mirrorlake.capture.landing.stage_part import STAGED
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import RowsMoved, TableError

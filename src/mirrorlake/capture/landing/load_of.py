@@ -10,7 +10,7 @@ from typing import Any
 
 from mirrorlake.capture.landing.parts import PartNote
 from mirrorlake.capture.landing.stage_part import STAGED
-from mirrorlake.capture.record import StreamRecord
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable

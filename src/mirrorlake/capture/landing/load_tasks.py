@@ -23,7 +23,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Self
 
-from mirrorlake.capture.record import UNREADABLE
+from mirrorlake.capture.records.files import UNREADABLE
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store

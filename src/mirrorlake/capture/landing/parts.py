@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.capture.landing.files.staged import StagedFile, is_damage
-from mirrorlake.capture.record import UNREADABLE
+from mirrorlake.capture.records.files import UNREADABLE
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.storage.store import Store
 

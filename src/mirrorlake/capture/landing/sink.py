@@ -12,7 +12,8 @@ from mirrorlake.capture.landing.load_of import Loading
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.landing.writer import LandingWriter
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Loaded, LoadProgress, Lost
 from mirrorlake.errors import SelectionChanged, TableError, UnsupportedTable

@@ -22,7 +22,8 @@ from mirrorlake.capture.landing.outbox import Outbox, key_of
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.origins import as_of, with_metadata
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.segments import Closed, counts
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import BackfillRows, Lost

@@ -15,7 +15,8 @@ from typing import Any
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.log_start import LogStart
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.repair.compared import Compared
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.tables import members

@@ -17,7 +17,7 @@ from datetime import timedelta
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.tables import members

@@ -14,7 +14,8 @@ from typing import Any
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Admission, Records
+from mirrorlake.capture.records.admission import Admission
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.watch import unpublished
 from mirrorlake.errors import (

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.tables import members
 from mirrorlake.errors import NotSelected, TableRecreated

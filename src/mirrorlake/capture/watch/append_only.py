@@ -19,7 +19,7 @@ from enum import StrEnum
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRecords
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import TableError, UncapturedChanges
 from mirrorlake.model.landed import format_time

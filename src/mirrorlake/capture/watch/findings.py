@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
-from mirrorlake.capture.record import Records, Unfollowed
+from mirrorlake.capture.records.looks import Unfollowed
+from mirrorlake.capture.records.records import Records
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
 from mirrorlake.sources.base import DESCRIBED, DIFFERS, UNFOLLOWED, CheckResult, CheckSeverity

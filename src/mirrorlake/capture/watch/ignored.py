@@ -12,7 +12,8 @@ from collections.abc import Collection
 import structlog
 
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
-from mirrorlake.capture.record import Records, Unfollowed
+from mirrorlake.capture.records.looks import Unfollowed
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import TableError
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.capture.watch.snapshot_waits import SnapshotWaits
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import Clock

@@ -13,7 +13,8 @@ from datetime import datetime
 
 import structlog
 
-from mirrorlake.capture.record import Records, SnapshotWait
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.source_state import SnapshotWait
 from mirrorlake.model.clock import Clock
 from mirrorlake.sources.base import AwaitedTransaction, Pulse
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch.retention import LogRetention, LogRetentionWatch, RetentionPolicy
 from mirrorlake.capture.watch.still_log import STILL_SECONDS, StillLog

@@ -10,7 +10,7 @@ import structlog
 from mirrorlake.capture import schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills
 from mirrorlake.capture.backfill.unloaded import Unloaded
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink
 from mirrorlake.capture.tables import members

@@ -9,7 +9,8 @@ from datetime import datetime
 
 import structlog
 
-from mirrorlake.capture.record import Records, WithoutEffect
+from mirrorlake.capture.records.looks import WithoutEffect
+from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.landed import format_time

@@ -11,7 +11,8 @@ import pytest
 from mirrorlake import root
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
 from mirrorlake.capture.capture import Capture
-from mirrorlake.capture.record import KNOWN, Records
+from mirrorlake.capture.records.names import KNOWN
+from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.landing import layout
 from mirrorlake.landing.parquet import reader as parquet

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.watch.missed_changes import AppendOnly
 from mirrorlake.errors import BadValue
 from mirrorlake.model.landed import LaterFormat, format_time

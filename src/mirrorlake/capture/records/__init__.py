@@ -1,0 +1,1 @@
+"""What a zone of ours remembers of its stream, beside the files themselves."""
