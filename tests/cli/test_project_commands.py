@@ -237,6 +237,32 @@ def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> N
     assert _slots(shop) == 0
 
 
+def test_detach_drops_the_publications_of_a_slot_that_was_dropped_by_hand(
+    run: Run, shop: Database, tmp_path: Path
+) -> None:
+    run("capture", "--once")
+    rmtree(tmp_path / "root")
+    assert "nothing in the source that is known here" in run("detach", "--yes").error
+    assert len(_publications(shop)) == 2  # a folder that is restored goes on with the slot
+    slot = f"mirrorlake_{shop.name}"
+    shop.execute(f"select pg_drop_replication_slot('{slot}')")
+    done = run("detach", "--yes")
+    assert done.code == 0
+    assert f"Dropped publication {slot}.\nDropped publication {slot}_append." in done.error
+    assert _publications(shop) == []
+
+
+def test_detach_keeps_a_publication_that_others_made_in_place_of_ours(
+    run: Run, shop: Database
+) -> None:
+    run("capture", "--once")
+    name = f"mirrorlake_{shop.name}"
+    shop.execute(f"drop publication {name}", f"create publication {name} for table orders")
+    done = run("detach", "--yes")
+    assert f"Not dropped: publication {name}, which is gone, or is not the one" in done.error
+    assert _publications(shop) == [name]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("work", [("capture", "--once"), ("run", "--once"), ("run",)])
 def test_a_detached_mirror_says_so_wherever_it_is_asked(
@@ -341,6 +367,10 @@ def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Pa
     lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())
     lease.take()
     assert run("reset", "public.orders", "--yes").code == 1
+
+
+def _publications(database: Database) -> list[str]:
+    return [row[0] for row in database.sql.execute("select pubname from pg_publication order by 1")]
 
 
 def _slots(database: Database) -> int:

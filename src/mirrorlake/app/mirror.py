@@ -441,7 +441,7 @@ class Mirror:
 
         Raises LeaseHeld while capture runs, SlotInUse while the slot is read from elsewhere.
         """
-        if not (made := self.made()):
+        if not (made := self.made() or self.left()):
             return []
         with self._no_capture(), closing(prerequisites.source_of(self.project)) as source:
             removed = source.objects.detach(made) if source.objects else []
@@ -463,6 +463,15 @@ class Mirror:
         """What was made in the source for this mirror, in words."""
         record = Records(self._store, root.LANDING).stream()
         return list(record.made) if record else []
+
+    def left(self) -> list[str]:
+        """What the source says was made for a landing zone in this folder, whose records are gone,
+        and is not needed any more because the slot is gone too."""
+        if self.project.source is None:
+            return []
+        with closing(prerequisites.source_of(self.project)) as source:
+            home = self._store.location(root.LANDING)
+            return list(source.objects.left(home)) if source.objects else []
 
     # -- parts ----------------------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ def detach(
 
     A slot that nobody reads retains WAL until the disk is full. After this command the mirror can
     continue only after `mirrorlake repair`, which compares all tables with the source. Refused
-    while capture runs.
+    while capture runs. What others have created under the same name is kept. Once the slot is gone,
+    publications that the source says were made for this folder are dropped even if the folder is
+    lost.
 
     \b
     mirrorlake detach
@@ -28,12 +30,19 @@ def detach(
     from mirrorlake.cli.output import say
 
     mirror = Mirror(project(config), reached=crash.reached)
-    made = mirror.made()
+    made = mirror.made() or mirror.left()
     if not made:
-        say("This mirror has created nothing in the source.")
+        say(
+            "This mirror has created nothing in the source that is known here; `mirrorlake check` "
+            "says whether its slot is there."
+        )
         return
     say("Created for this mirror in the source: " + ", ".join(made))
     if not yes:
         typer.confirm("Drop them?", abort=True, err=True)
-    for name in mirror.detach():
+    removed = mirror.detach()
+    for name in removed:
         say(f"Dropped {name}.")
+    for name in made:
+        if name not in removed:
+            say(f"Not dropped: {name}, which is gone, or is not the one that was created.")

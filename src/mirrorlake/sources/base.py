@@ -366,9 +366,15 @@ class ManagedObjects(Protocol):
         then."""
         ...
 
+    def left(self, home: str) -> Sequence[str]:
+        """What `establish` created for the landing zone at `home` and is there without a stream, in
+        the words that `detach` accepts: for who has no record of it any more."""
+        ...
+
     def detach(self, made: Sequence[str]) -> list[str]:
-        """Remove objects that `establish` created. Returns those that existed. Raises SlotInUse,
-        and removes none, while another connection reads the stream."""
+        """Remove objects that `establish` created. Returns those that existed and are the ones that
+        were created. Raises SlotInUse, and removes none, while another connection reads the
+        stream."""
         ...
 
 

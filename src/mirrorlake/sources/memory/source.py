@@ -311,6 +311,9 @@ class MemorySource:
     def release(self) -> None:
         self._database.slots.pop(self._name, None)
 
+    def left(self, home: str) -> Sequence[str]:  # noqa: ARG002 - it knows no places
+        return []
+
     def detach(self, made: Sequence[str]) -> list[str]:
         if self._words not in made or self._name not in self._database.slots:
             return []

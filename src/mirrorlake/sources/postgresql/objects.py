@@ -165,6 +165,18 @@ class PostgresObjects:
         with translated():
             slots.drop_unused(self._sql(), self._settings.slot)
 
+    def left(self, home: str) -> Sequence[str]:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            if slots.slot_state(connection, settings.slot):
+                return []  # a mirror whose folder is restored needs them
+            return [
+                _publication_words(name)
+                for name in (settings.publication, settings.append_publication)
+                if (state := publication.state_of(connection, name)) is not None
+                and publication.home_of(state, settings) == home
+            ]
+
     def detach(self, made: Sequence[str]) -> list[str]:
         connection, settings = self._sql(), self._settings
         removed = []
@@ -175,7 +187,8 @@ class PostgresObjects:
                 removed.append(ours)
             for name in (settings.publication, settings.append_publication):
                 ours = _publication_words(name)
-                if ours in made and publication.state_of(connection, name):
+                state = publication.state_of(connection, name) if ours in made else None
+                if state is not None and publication.is_ours(state, settings):
                     publication.drop(connection, name)
                     removed.append(ours)
             removed += event_trigger.remove(connection, settings)
