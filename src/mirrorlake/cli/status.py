@@ -95,6 +95,7 @@ def show_status(found: Status) -> None:
 def _about(found: Status) -> Iterator[str]:
     """What there is to say of the mirror as a whole."""
     from mirrorlake.app.source.detached import WAYS
+    from mirrorlake.app.status import ended
     from mirrorlake.model.landed import readable_time
 
     apply = f"; apply: {found.apply or 'not running'}" if found.lands else ""
@@ -103,7 +104,7 @@ def _about(found: Status) -> Iterator[str]:
         yield f"detached from the source at {readable_time(found.detached)}. {WAYS}"
     yield from _source(found)
     for error in found.errors:
-        yield f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}"
+        yield ended.said(error)
     yield from _where(found)
     if found.partner.is_present:
         yield f"partner: {_partner(found.partner)}"

@@ -16,7 +16,9 @@ import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from functools import cache
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -38,6 +40,26 @@ _COMMANDS = {
     "mirror": "`mirrorlake run` or `mirrorlake apply`",
 }
 """The commands that hold the lease of a role. Each publisher has a role per table."""
+
+
+class Silence(Enum):
+    """Why a holder renews its lease no more. ENDED: its process is gone; SUSPENDED: it is stopped
+    by a signal, or by a debugger; SILENT: it runs; UNKNOWN: it was on another machine."""
+
+    ENDED = auto()
+    SUSPENDED = auto()
+    SILENT = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A lease that nobody released. renewed: when its holder did so last; pid: of the holder."""
+
+    renewed: str
+    holder: str
+    pid: int
+    silence: Silence
 
 
 class Lease:
@@ -175,13 +197,17 @@ class Lease:
         record = self._read(self._newest())
         return _named(record) if _lives(record, now) else None
 
-    def abandoned(self, now: datetime) -> tuple[str, str] | None:
-        """The time of the last renewal, and the last holder as text, if the holder has ended
-        without releasing the lease; None otherwise."""
+    def abandoned(self, now: datetime) -> Abandoned | None:
+        """The lease if its last holder neither released it nor renews it; None otherwise."""
         record = self._read(self._newest())
         if not record or record.get("released") or _lives(record, now):
             return None
-        return str(record.get("renewed", "")), _named(record)
+        return Abandoned(
+            str(record.get("renewed", "")),
+            _named(record),
+            record.get("pid", 0),
+            _silence(record),
+        )
 
     def check_free(self) -> None:
         """Raise LeaseHeld if `take` would. Does not take the lease."""
@@ -238,7 +264,7 @@ def holder_of(
     return Lease(store, role, WallClock(), stream_id=stream_id).holder(now)
 
 
-def abandoned_by(store: Store, role: str, now: datetime) -> tuple[str, str] | None:
+def abandoned_by(store: Store, role: str, now: datetime) -> Abandoned | None:
     """As `Lease.abandoned`."""
     return Lease(store, role, WallClock()).abandoned(now)
 
@@ -256,6 +282,16 @@ def _lives(record: dict[str, Any], now: datetime) -> bool:
     return _age(record, now) <= TERM
 
 
+def _silence(record: Mapping[str, Any]) -> Silence:
+    """Of the holder of a lease that is not active any more."""
+    if record.get("host") != socket.gethostname():
+        return Silence.UNKNOWN
+    state, started = _process(record.get("pid", 0))
+    if not started or started != record.get("started"):
+        return Silence.ENDED
+    return Silence.SUSPENDED if state in _STOPPED else Silence.SILENT
+
+
 def _age(record: Mapping[str, Any], now: datetime) -> timedelta:
     """The time since the lease was renewed; `timedelta.max` if that is unknown."""
     try:
@@ -269,25 +305,26 @@ def _named(record: dict[str, Any]) -> str:
 
 
 def _runs(pid: int, started: str) -> bool:
-    return _start_of(pid) == started
+    return _process(pid)[1] == started
 
 
 @cache
 def _own_start(pid: int) -> str:
-    """As `_start_of`, for a process that asks often."""
-    return _start_of(pid)
+    """The start time of this process, which asks often."""
+    return _process(pid)[1]
 
 
-def _start_of(pid: int) -> str:
-    """The start time of a process of this machine, which distinguishes it from a later one with
-    the same number. Empty when it has ended, also while its parent has not waited for it, and on a
-    system without /proc."""
+def _process(pid: int) -> tuple[str, str]:
+    """The state of a process of this machine, and its start time, which distinguishes it from a
+    later one with the same number. The time is empty when it has ended, also while its parent has
+    not waited for it, and on a system without /proc."""
     try:
         # Its name, in parentheses, may contain anything.
         facts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
-        return "" if facts[0] in _ENDED else facts[19]
+        return facts[0], "" if facts[0] in _ENDED else facts[19]
     except (OSError, IndexError):
-        return ""
+        return "", ""
 
 
 _ENDED = {"Z", "X", "x"}  # zombie, and dead
+_STOPPED = {"T", "t"}  # by a signal, and by a debugger

@@ -1,29 +1,31 @@
 """The note that a process of the mirror ended with an error, for whoever asks how it stands.
 
 It holds until the next process in its role begins. A process that is killed leaves no note, but
-its lease, which nobody released.
+its lease, which nobody released. So does one that is suspended.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from threading import Event
-from typing import Any
+from typing import Any, assert_never
 
 from mirrorlake import root
 from mirrorlake.app.status import status_files
 from mirrorlake.errors import LeaseHeld, LeaseLost, MirrorlakeError, StorageUnavailable, UsageError
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.landed import format_time
-from mirrorlake.storage.lease import abandoned_by, holder_of
+from mirrorlake.model.landed import format_time, readable_time
+from mirrorlake.storage.lease import Abandoned, Silence, abandoned_by, holder_of
 from mirrorlake.storage.store import Store
 
 CAPTURE, MIRROR = "capture", "mirror"
 COMMANDS = {CAPTURE: "capture", MIRROR: "apply"}
 """Of a role: the command that works in it."""
+LOST, SUSPENDED, SILENT = "process_lost", "process_suspended", "process_silent"
+"""Codes of processes that left no note."""
 
 
 @contextmanager
@@ -53,6 +55,13 @@ def errors(store: Store, now: datetime) -> list[dict[str, Any]]:
     # Capture reports to the process that started it, which then ends for the same reason.
     last = {fact["message"]: fact for fact in reversed(found)}
     return [fact for fact in found if last[fact["message"]] is fact]
+
+
+def said(error: Mapping[str, Any]) -> str:
+    """One of `errors` as a sentence for people."""
+    if error["code"] in (SUSPENDED, SILENT):
+        return f"{error['command']} has not ended, but does nothing: {error['message']}"
+    return f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}"
 
 
 def facts_of(error: Exception) -> dict[str, Any]:
@@ -86,15 +95,33 @@ def _error(store: Store, role: str, now: datetime) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
     lost = abandoned_by(store, role, now)
-    if lost is None:
-        return None
-    time, holder = lost
-    return {
-        "time": time,
-        "code": "process_lost",
-        "message": f"{holder} ended without a word: it was killed, or its machine went down.",
-        "hint": "Start it again, which repeats the step.",
-    }
+    return None if lost is None else {"time": lost.renewed, **_told_of(lost)}
+
+
+def _told_of(lost: Abandoned) -> dict[str, Any]:
+    """Of a process that left no note: code, message and hint."""
+    since = f"{lost.holder} has not renewed its lease since {readable_time(lost.renewed)}"
+    again = "start it again, which repeats the step"
+    kill = f"To end it: `kill -KILL {lost.pid}`, and {again}."
+    code, hint = LOST, f"{again.capitalize()}."
+    match lost.silence:
+        case Silence.ENDED:
+            message = f"{lost.holder} was killed, or its machine went down."
+        case Silence.UNKNOWN:
+            message = (
+                f"{since}: it was killed or suspended, or its machine went down, or it does not "
+                "reach the storage."
+            )
+        case Silence.SUSPENDED:
+            code, hint = SUSPENDED, f"`kill -CONT {lost.pid}` lets it go on where it was. {kill}"
+            message = f"{since}: it is suspended, by SIGSTOP, Ctrl-Z or a debugger."
+        case Silence.SILENT:
+            code = SILENT
+            hint = f"It goes on when these answer; its log says what it did last. {kill}"
+            message = f"{since}, but runs: it waits for its storage, or for the processor."
+        case _:
+            assert_never(lost.silence)
+    return {"code": code, "message": f"{message} {hint}", "hint": hint}
 
 
 def _path(role: str) -> str:
