@@ -10,6 +10,7 @@ from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.table_status import TableStatus
 from mirrorlake.capture.records.records import Records
 from mirrorlake.errors import NotSelected, TableRecreated
+from mirrorlake.mirror.table.deleted import MIN_SCANS
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
@@ -129,6 +130,33 @@ def test_one_that_is_renamed_to_what_is_not_selected_is_an_error(
     evolving.capture()
     assert codes(evolving) == {}
     check_dropped(evolving)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_what_was_ignored_stays_when_the_setting_is_removed(
+    database: Database, store: LocalStore, *, is_late: bool
+) -> None:
+    evolving = begun(database, store)
+    evolving.run("drop table pears")
+    if is_late:  # it was to be deleted, and the project ignores it in time
+        evolving.ignored = frozenset()
+        evolving.capture()
+        evolving.ignored = KINDS
+    evolving.capture()
+    since = Records(store, root.LANDING).dropped()["public.pears"]["since"]
+    evolving.ignored, evolving.drop_after = frozenset(), 0.0
+    for number in range(2):
+        evolving.run(f"insert into log values ({number})")
+        evolving.capture()
+        for _ in range(MIN_SCANS):
+            check_dropped(evolving)
+    assert Records(store, root.LANDING).dropped()["public.pears"]["since"] == since
+    evolving.run(
+        "create table pears (id int primary key, x int)", "insert into pears values (7, 7)"
+    )
+    evolving.capture()
+    evolving.apply()
+    evolving.check("pears")
 
 
 def test_the_setting_counts_from_the_next_start(database: Database, store: LocalStore) -> None:

@@ -40,10 +40,17 @@ DELETION_FAILED = "dropped_table_not_deleted"
 
 STAYS = (
     "the table was dropped in the source, and stays as it was captured last: changes shortly "
-    "before that may be missing; mirror.schema_change ignores it"
+    "before that may be missing; mirror.schema_change ignored it"
 )
 ENDED = "the table was dropped in the source; what is landed of it will be deleted"
 WRITTEN = "the table was dropped in the source; its event files stay"
+
+STAYING = "stays"
+"""Of a table that was dropped: the project ignored that, and nothing of it is deleted, also when
+the project ignores it no more."""
+
+
+_RESET = "`mirrorlake reset {table}` deletes what is mirrored of it."
 
 
 class DroppedTables:
@@ -73,7 +80,7 @@ class DroppedTables:
     def look(self, selected: Sequence[SourceTable], written: Collection[TableId]) -> None:
         """Note the tables that a sink holds and that are gone, and delete those that were noted a
         while ago. selected: those that are there; written: those that a writer is open for. What
-        was noted is an error again when the project stops at it."""
+        was noted is an error again when the project stops at it, and kept once it ignores it."""
         if self._is_error:
             for name in self._records.dropped():
                 self._records.go_on(name)
@@ -85,7 +92,9 @@ class DroppedTables:
             for table in {table for sink in self._sinks for table in sink.tables()} - left
             if not (found := stopped.get(str(table))) or (self._is_ignored and _is_left_out(found))
         )
-        if not self._is_ignored:
+        if self._is_ignored:
+            self._let_stay()
+        else:
             self._delete(written)
 
     def came_back(self, selected: Sequence[SourceTable]) -> None:
@@ -111,21 +120,33 @@ class DroppedTables:
     def note(self, tables: Iterable[TableId]) -> set[TableId]:
         """Note those of the tables that do not exist any more, as `among` returns them."""
         gone = self.among(tables)
-        stays = self._is_ignored or not self._can_begin_anew
+        stays = not self._can_begin_anew
+        since = format_time(self._clock.now())
         for table in sorted(gone):
-            what = STAYS if self._is_ignored else WRITTEN if stays else ENDED
-            hint = f"`mirrorlake reset {table}` deletes what is mirrored of it."
+            if self._is_ignored:
+                self._note_staying(str(table), since)
+                continue
+            what, hint = WRITTEN, _RESET.format(table=table)
             if not stays:
-                hint = "To keep it, set mirror.schema_change.table_dropped to ignore."
+                what, hint = ENDED, "To keep it, set mirror.schema_change.table_dropped to ignore."
             error = TableDropped(what, table=str(table), hint=hint)
-            since = format_time(self._clock.now())
             noted = error.facts() | {"ignored": True, "since": since}
             self._records.stop(str(table), noted if stays else noted | {REPLACED: True})
-            if self._is_ignored:
-                log.warning(CHANGE_IGNORED, table=str(table), change="the table was dropped")
-            else:
-                log.warning(TABLE_DROPPED, table=str(table), reason=what)
+            log.warning(TABLE_DROPPED, table=str(table), reason=what)
         return gone
+
+    def _note_staying(self, table: str, since: str) -> None:
+        error = TableDropped(STAYS, table=table, hint=_RESET.format(table=table))
+        noted = error.facts() | {"ignored": True, "since": since, STAYING: True}
+        self._records.stop(table, noted)
+        log.warning(CHANGE_IGNORED, table=table, change="the table was dropped")
+
+    def _let_stay(self) -> None:
+        """Keep the tables that were to be deleted and are still there."""
+        for name, noted in self._records.dropped().items():
+            table = TableId.parse(name)
+            if not noted.get(STAYING) and any(sink.holds(table) for sink in self._sinks):
+                self._note_staying(name, noted["since"])
 
     @property
     def _can_begin_anew(self) -> bool:
@@ -137,7 +158,7 @@ class DroppedTables:
         for name, noted in self._records.dropped().items():
             table = TableId.parse(name)
             is_due = now - parse_time(noted["since"]) >= self._after
-            if table in written or not is_due or not self._is_over(table):
+            if noted.get(STAYING) or table in written or not is_due or not self._is_over(table):
                 continue
             self._guard()
             try:
