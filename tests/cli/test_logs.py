@@ -37,3 +37,20 @@ def test_logs_in_json_are_one_object_on_each_line(tmp_path: Path) -> None:
     assert blocked["level"] == "error"
     assert blocked["event"]
     assert blocked["timestamp"].endswith("Z")
+
+
+def test_a_log_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
+    zone = Zone(tmp_path / "root", None)  # type: ignore[arg-type]
+    zone.table("t", "id")
+    zone.land("t", 2, {"id": [1]})  # number 1 is missing, which is logged
+    command = [sys.executable, "-m", "mirrorlake", "apply", "--once", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*command, "--root", zone.root],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+        )
+    (table,) = json.loads(done.stdout)["tables"]
+    assert table["error"]["code"] == "missing_file"

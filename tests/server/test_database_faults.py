@@ -63,6 +63,30 @@ def test_a_locked_database_refuses_changes_and_is_read(served: Served) -> None:
 
 
 @pytest.mark.full
+def test_streams_are_supervised_again_after_a_full_disk_under_database_and_log(
+    served: Served,
+) -> None:
+    nowhere = {"hostname": "127.0.0.1", "port": 1, "username": "u", "database": "d"}
+    for name, profile in (
+        ("open", {"postgresqlProfile": nowhere}),
+        ("folder", {"fileSystemProfile": {"rootPath": "zones"}}),
+    ):
+        served.call("POST", f"{PROFILES}?connectionProfileId={name}&force=true", profile)
+    served.call("POST", f"/v1/{PARENT}/streams?streamId=one&force=true", stream())
+    served.call("POST", f"/v1/{ONE}:run", {"force": True})
+    assert served.process
+    _soft, hard = resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (1, hard))
+    for _round in range(2):
+        _code, body = wait(lambda: (found := served.call("GET", "/readyz"))[0] == 503 and found, 60)
+        assert "the supervisor of the streams failed" in body["reason"]
+        wait(lambda: served.call("GET", "/readyz")[0] == 200, 60)
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    wait(lambda: served.call("GET", "/readyz")[0] == 200, 120)
+    wait(lambda: served.call("GET", f"/v1/{ONE}")[1].get("errors"), 120)
+
+
+@pytest.mark.full
 def test_a_full_disk_refuses_changes_and_loses_nothing(served: Served) -> None:
     assert create(served, "one")[0] == 200
     assert served.process

@@ -1,4 +1,7 @@
-"""Logs on standard error: events and their facts, never row values or secrets."""
+"""Logs on standard error: events and their facts, never row values or secrets.
+
+No process ends because its log takes no more: what it would have said is lost.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
 
-from mirrorlake.cli.terminal import is_coloured
+from mirrorlake.cli.terminal import Dispensable, is_coloured
 from mirrorlake.errors import UsageError, printable
 
 
@@ -39,7 +42,7 @@ def configure(
             *_rendering(as_json=as_json, is_terminal=stream.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", Dispensable(stream))),
     )
     return later(verbose=verbose, quiet=quiet, as_json=as_json, file=file)
 

@@ -24,7 +24,7 @@ from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.records.source_state import Outage
 from mirrorlake.cli.output import say
 from mirrorlake.cli.run_facts import RunFacts
-from mirrorlake.cli.terminal import folded, is_live
+from mirrorlake.cli.terminal import Dispensable, folded, is_live
 from mirrorlake.errors import printable
 from mirrorlake.landing.names import folder_name
 from mirrorlake.root import LANDING, STATE
@@ -249,8 +249,10 @@ class RunView(Watcher):
 
 
 def _writer(terminal: TextIO) -> Callable[[str], None]:
+    lines = Dispensable(terminal)
+
     def write(line: str) -> None:
-        terminal.write(f"{folded(line, terminal)}\n")
-        terminal.flush()
+        lines.write(f"{folded(line, terminal)}\n")
+        lines.flush()
 
     return write

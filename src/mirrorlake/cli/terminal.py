@@ -6,9 +6,30 @@ import os
 import shutil
 import sys
 import textwrap
+from contextlib import suppress
 from typing import TextIO
 
 _DUMB = {"", "dumb", "unknown"}
+
+
+class Dispensable:
+    """A stream for lines on which nothing depends, such as those of a log. What it cannot take is
+    lost, because its disk is full or its reader is gone, and stops nobody."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # the latter where it is closed
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def is_live() -> bool:

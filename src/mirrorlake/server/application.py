@@ -98,9 +98,10 @@ async def _health(_request: Request) -> Response:
 async def _ready(service: Service, _request: Request) -> Response:
     if service.supervisor.is_ready.is_set():
         return JSONResponse({"status": "ok"})
-    return JSONResponse(
-        {"status": "not ready", "reason": "the supervisor of the streams has no answer yet"}, 503
-    )
+    reason = "the supervisor of the streams has no answer yet"
+    if found := service.supervisor.problem:  # who asks may be anybody, so only the kind is told
+        reason = f"the supervisor of the streams failed, and tries again: {found}; see the log"
+    return JSONResponse({"status": "not ready", "reason": reason}, 503)
 
 
 async def _metrics(service: Service, _request: Request) -> Response:

@@ -165,6 +165,8 @@ class Supervisor:
         self._changed, self._read, self._tidy = changed, read, tidy
         self._tidied = clock.monotonic()
         self.is_ready = threading.Event()
+        self.problem = ""
+        """The kind of error with which the last round failed, if it did."""
 
     # -- what is seen ---------------------------------------------------------------------------
 
@@ -186,10 +188,13 @@ class Supervisor:
                 self._changed.clear()
                 try:
                     self.tick()
+                    self.problem = ""
                     self.is_ready.set()
                 except Exception as error:  # noqa: BLE001  (the database, for a while, or a bug)
+                    kind = type(error).__name__
+                    self.problem = kind
                     self.is_ready.clear()
-                    log.error(SUPERVISION_FAILED, reason=f"{type(error).__name__}: {error}")
+                    log.error(SUPERVISION_FAILED, reason=f"{kind}: {error}")
                     self._stop.wait(FIRST_PAUSE)
                 if not self._stop.is_set():  # `end` may have been called before `clear`
                     self._changed.wait(IDLE_TICK_SECONDS if self._is_idle() else TICK_SECONDS)

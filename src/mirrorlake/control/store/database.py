@@ -48,6 +48,9 @@ class Database:
     def __init__(self, url: str) -> None:
         """Connect, and migrate the tables. Raises UsageError, StorageUnavailable."""
         self._engine = _engine(url)
+        # A URL may have a password.
+        is_file = self._engine.dialect.name == "sqlite" and self._engine.url.database
+        self._where = str(is_file or "the database of `mirrorlake serve`")
         self._lock = threading.RLock()
         self._is_closed = False
         self.changes = 0
@@ -71,7 +74,7 @@ class Database:
             if self._is_closed:
                 raise StorageUnavailable(
                     "the database of the streams is closed: `mirrorlake serve` is ending",
-                    where="the database of `mirrorlake serve`",
+                    where=self._where,
                     hint="Start it again.",
                 )
             with self._engine.begin() as connection:
@@ -87,7 +90,7 @@ class Database:
             reason = str(error.orig if isinstance(error, DBAPIError) else error)
             raise StorageUnavailable(
                 f"the database of the streams returned an error: {reason.splitlines()[0]}",
-                where="the database of `mirrorlake serve`",
+                where=self._where,
                 hint="Check that it can be reached and written, and that its disk has space.",
             ) from error
 
