@@ -32,6 +32,8 @@ from mirrorlake.sources.postgresql import connect
 from mirrorlake.sources.postgresql.recognition.table_message import TableMessage
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
 from tests.app.applying import Applying
 from tests.cli.conftest import run
@@ -314,6 +316,27 @@ def test_a_mirror_that_does_not_run_is_not_compared(live: Live) -> None:
         Mirror(live.project).verify(timeout=0.5)
     with pytest.raises(UsageError, match=r"there is no table public\.nothing"):
         Mirror(live.project).verify(["public.nothing"])
+
+
+@pytest.mark.parametrize("role", ["capture", "mirror"])
+def test_a_cut_is_waited_for_while_a_process_may_make_or_show_it(live: Live, role: str) -> None:
+    lease = Lease(LocalStore(live.folder / "lake"), role, WallClock())
+    lease.take()
+    waited: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        waited.extend([seconds] if seconds else [])
+        if len(waited) == 2:
+            lease.release()
+        return False
+
+    with pytest.raises(NotReached, match="nothing is captured or applied here now, and no cut at"):
+        verify(live.project, (), VerifySettings(), WallClock(), pause)
+    assert waited == [0.5, 0.5]
+    waited.clear()
+    with pytest.raises(NotReached, match="nothing is captured or applied here now"):
+        verify(live.project, (), VerifySettings(), WallClock(), pause)
+    assert waited == []
 
 
 @pytest.mark.full

@@ -176,15 +176,15 @@ class Mirror:
         tables: Sequence[str] = (),
         *,
         where_key: tuple[str, str] | None = None,
-        timeout: float = 60.0,
+        timeout: float | None = None,
         examples: int = 10,
         max_rows_per_second: int | None = None,
         progress: Progress = lambda _table, _rows, _expected: None,
     ) -> Verification:
         """Compare tables, or all, with the source at one position of its log, while the mirror
-        runs. Starts no JVM, changes nothing. timeout: seconds until it shows that position;
-        examples: keys that are returned of each kind; where_key: of `backfill`, for one table.
-        Raises NotReached, UsageError."""
+        runs. Starts no JVM, changes nothing. timeout: seconds until it shows that position, None
+        for 60 and only while it runs; examples: keys that are returned of each kind; where_key: of
+        `backfill`, for one table. Raises NotReached, UsageError."""
         settings = VerifySettings(timeout, examples, max_rows_per_second, where_key)
         clock, pause = WallClock(self.stop), self.stop.wait
         return verify(self.project, tables, settings, clock, pause, progress)

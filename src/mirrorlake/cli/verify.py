@@ -26,14 +26,15 @@ def verify(
         ),
     ] = None,
     timeout: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--timeout",
             metavar="SECONDS",
             min=0,
-            help="How long the mirror may take to show the position of the source.",
+            help="How long the mirror may take to show the position of the source, also if it is "
+            "not running yet. Default: 60 seconds while it runs.",
         ),
-    ] = 60.0,
+    ] = None,
     examples: Annotated[
         int, typer.Option("--examples", metavar="N", min=0, help="Keys to show of each kind.")
     ] = 10,

@@ -21,6 +21,7 @@ from mirrorlake import root
 from mirrorlake.app.changes import cut
 from mirrorlake.app.changes.cut import ConsistentCut
 from mirrorlake.app.source import prerequisites
+from mirrorlake.app.status import ended
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.verification.comparison import Differences, compare, plain
 from mirrorlake.app.verification.mirrored_rows import opened
@@ -49,9 +50,14 @@ from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import named
 from mirrorlake.sources.base import Snapshot, Source
 from mirrorlake.sources.table import SourceTable
+from mirrorlake.storage.lease import holder_of
 
 _WAIT_SECONDS = 0.5
-_START = "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits."
+_TIMEOUT = 60.0  # a cut is written and applied every few seconds, also while the source is idle
+_START = (
+    "Keep `mirrorlake run` running, or run `mirrorlake run --once` while this waits, as with "
+    "--timeout 60."
+)
 _GONE = "it is mirrored, and the source does not have it any more, or it is no longer selected"
 _DROPPED = "it was dropped in the source"
 _LATER = "it is left out, because it was created later (mirror.schema_change.table_created)"
@@ -62,11 +68,12 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """How tables are verified. timeout: seconds until the mirror shows the position of the source;
-    examples: keys of each kind that are reported for a table, and ranges; keys: the first and the
-    last value of the first key column, as texts, None for all; limits: of one range."""
+    """How tables are verified. timeout: seconds until the mirror shows the position of the source,
+    whether it works or not, None for as long as is usual and only while it works; examples: keys of
+    each kind that are reported for a table, and ranges; keys: the first and the last value of the
+    first key column, as texts, None for all; limits: of one range."""
 
-    timeout: float = 60.0
+    timeout: float | None = None
     examples: int = 10
     max_rows_per_second: int | None = None
     keys: tuple[str, str] | None = None
@@ -183,7 +190,8 @@ class _Verifying:
 
     def done(self, names: Sequence[str]) -> Verification:
         chosen, left_out = self._chosen(names)
-        deadline = self.clock.monotonic() + self.settings.timeout
+        allowed = self.settings.timeout
+        deadline = self.clock.monotonic() + (_TIMEOUT if allowed is None else allowed)
         with closing(self._snapshot(deadline)) as snapshot:
             shown = self._shown(str(snapshot.point), [str(one.table) for one in chosen], deadline)
             until = self.source.parse_point(shown.position)
@@ -252,14 +260,24 @@ class _Verifying:
         return [known[name] for name in wanted if name not in reasons], left_out
 
     def _shown(self, point: str, tables: Sequence[str], deadline: float) -> ConsistentCut:
-        """The newest cut at or beyond a point that the tables show, as soon as there is one."""
+        """The newest cut at or beyond a point that the tables show, as soon as there is one. Raises
+        NotReached."""
         while True:
+            # Before the cuts are read: what works now may end with one.
+            may_come = self.settings.timeout is not None or self._is_mirroring()
             try:
                 return cut.find_beyond(self.project, point, tables)
             except NotReached as error:
                 left = deadline - self.clock.monotonic()
-                if left <= 0 or self.pause(min(_WAIT_SECONDS, left)):
-                    raise NotReached(error.what, where=error.where, hint=_START) from error
+                if may_come and left > 0 and not self.pause(min(_WAIT_SECONDS, left)):
+                    continue
+                nobody = "" if may_come else "nothing is captured or applied here now, and "
+                raise NotReached(f"{nobody}{error.what}", where=error.where, hint=_START) from error
+
+    def _is_mirroring(self) -> bool:
+        """Whether a process captures or applies, and so may make a cut, or show one."""
+        store, now = store_of(self.project), self.clock.now()
+        return any(holder_of(store, role, now) for role in (ended.CAPTURE, ended.MIRROR))
 
     def _check_time(self, until: LogPoint, deadline: float) -> None:
         if self.clock.monotonic() > deadline or self.pause(0):
