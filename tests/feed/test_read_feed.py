@@ -328,6 +328,13 @@ def test_versions_older_than_their_files_are_expired(tmp_path: Path) -> None:
     assert read_feed(table.path, from_beginning=True).first == since
 
 
+def test_a_table_that_keeps_files_for_no_time_is_read_while_they_are_there(tmp_path: Path) -> None:
+    kept = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
+    table = FeedTable(tmp_path / "orders", **kept)
+    table.change((INSERT, (1, "a")))
+    assert [commit.version for commit in read_feed(table.path, from_version=1)] == [1]
+
+
 @pytest.mark.clause("CF-169")
 @pytest.mark.parametrize("what", ["*.parquet", "_change_data/*"])
 def test_a_file_that_is_gone_is_expired_and_never_passed_over(table: FeedTable, what: str) -> None:

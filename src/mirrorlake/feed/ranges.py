@@ -71,7 +71,7 @@ def plan(request: FeedRequest, history: CommitHistory, now: datetime) -> FeedPla
 class _Planner:
     def __init__(self, request: FeedRequest, history: CommitHistory, now: datetime) -> None:
         self._request, self._history = request, history
-        self._fresh_since = now - history.keeps.files
+        self._fresh_since = now - history.keeps.readable
 
     def plan(self) -> FeedPlan:
         history, request = self._history, self._request

@@ -250,6 +250,26 @@ def test_a_longer_time_that_somebody_else_has_set_stays(tmp_path: Path) -> None:
     assert TableLog(table.path).snapshot().properties["other"] == "x"
 
 
+@pytest.mark.clause("CF-187")
+@pytest.mark.parametrize("time", ["interval 0 hours", "interval 999 milliseconds", "1.5 seconds"])
+def test_a_table_that_keeps_nothing_is_kept_for_its_readers(tmp_path: Path, time: str) -> None:
+    theirs = {"delta.logRetentionDuration": time, "delta.deletedFileRetentionDuration": time}
+    table = FeedTable(tmp_path / PATH, **theirs)
+    table.change((INSERT, (1, "a")))
+    with subscribe("audit", table.path, start="beginning") as subscription:
+        list(subscription)
+    table.change((UPDATE, (1, "b")))
+    with capture_logs() as logs:
+        assert not vacuums(tmp_path, days=1).may_clean_log(PATH)
+    assert [(one["event"], one["subscriptions"]) for one in logs] == [(LOG_HELD, ["audit"])]
+    vacuum(tmp_path, days=1)
+    assert says(table) == days(14, 30)
+    assert vacuums(tmp_path, days=1).may_clean_log(PATH)
+    assert read(table) == [2]
+    vacuum(tmp_path, days=1)
+    assert says(table) == days(7, 30)
+
+
 @pytest.mark.clause("CF-188")
 def test_the_table_is_kept_for_longer_while_a_reader_holds_it(
     table: FeedTable, tmp_path: Path

@@ -55,7 +55,7 @@ def feed_status(store: Store, path: str, progress: Progress, now: datetime) -> F
     try:
         history = CommitHistory(TableLog.below(store, path), PositionMap(store, path))
         found = history.coverage(history.oldest)
-        oldest = history.covered_since(history.first_at(now - history.keeps.files))
+        oldest = history.covered_since(history.first_at(now - history.keeps.readable))
     except (OSError, BrokenLog, UnsafePath):
         return None
     last = found[-1]
