@@ -382,6 +382,9 @@ def test_large_tables_can_be_loaded_beside_their_changes(tmp_path: Path) -> None
     assert load(write(tmp_path, text), {}).capture.load_beside == 10 << 30
     for others in ["landing: {strict: true}", "load: {'on': spark}", "load: {beside_bytes: null}"]:
         assert load(write(tmp_path, f"{text}{others}\n"), {}).capture.load_beside is None
+    for kinds in ["{type: events, url: ./e}", "[{type: landing}, {type: events, url: ./e}]"]:
+        written = load(write(tmp_path, f"{text}destination: {kinds}\n"), {})
+        assert written.capture.load_beside == 10 << 30
     text += "load: {beside_bytes: 1GiB}\n"
     assert load(write(tmp_path, text), {}).capture.load_beside == 1 << 30
     error = refused(tmp_path, text + "landing: {strict: true}\n")

@@ -113,7 +113,7 @@ class Reset:
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
             state.forget_all(records)
         landed = {str(scan.table) for scan in self.tables}
-        for name in records.unloaded() & landed:
+        for name in records.unloaded() & {*landed, *self.delivered}:
             # Should this be interrupted, its rows are read from the first one.
             BackfillRecords(records).drop(name)
         # Before nothing is held of them, so that they are not left out.
@@ -129,7 +129,7 @@ class Reset:
             records.forget(table)
         for name in {*self.stopped, *self.delivered, *landed}:
             records.load_anew(name)
-        for table in {*self.stopped, *landed}:
+        for table in {*self.stopped, *self.delivered, *landed}:
             BackfillRecords(records).drop(table)
 
 

@@ -95,7 +95,7 @@ class Capture:
         self._joining = Joining(source, clock, self._outages.awaits)
         self._altered = AlteredTables(clock)
         self._log_start = LogStart(source, records, sinks, clock, reached)
-        self._unloaded = Unloaded(source, records, settings, self._lost)
+        self._unloaded = Unloaded(source, records, settings, clock, self._lost)
         self._backfills = Backfills(
             source.snapshot,
             BackfillRecords(records),
@@ -111,6 +111,7 @@ class Capture:
             ends=partial(append_only.ends, records),
             undescribed=self._guard.look_soon,
             divides=not settings.ignores_columns,
+            remedy="reset" if self._log_start.refused() else "repair",
         )
         self._table_watch = TableWatch(
             source,
@@ -322,7 +323,7 @@ class Capture:
         for error in members.renamed(now, absent, self._records, self._sinks):
             members.stop(self._records, error)
         members.check_unaltered([table for table in streamed if table.table in new], now)
-        self._unloaded.begin([table for table in streamed if table.table in begun])
+        self._unloaded.begin([table for table in streamed if table.table in begun], begun - new)
         seen = self._unloaded.seen(snapshot)
         found = [table for table in now if table.table in new and table.known]
         without_effect.begin(self._records, found)

@@ -9,6 +9,8 @@ from mirrorlake.capture.watch.retention import RetentionPolicy
 from mirrorlake.model.change import SchemaChangeKind
 
 MIB = 1 << 20
+LOAD_BESIDE = 10 << 30
+"""`load_beside` of a project, and of the streams of the API."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.settings import LOAD_BESIDE, CaptureSettings
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.retention import RetentionPolicy
 from mirrorlake.config.destinations import AnyDestination, event_destinations, lands
@@ -101,7 +101,7 @@ class LoadSection(Section):
 
     on: Literal["capture", "spark"] = "capture"
     connections: PositiveInt = _CAPTURE.spark_connections
-    beside_bytes: ByteSize | None = ByteSize(10 << 30)
+    beside_bytes: ByteSize | None = ByteSize(LOAD_BESIDE)
     part_bytes: ByteSize = Field(default=ByteSize(PostgresSettings("").part_bytes), ge=_PAGE)
 
 
@@ -121,6 +121,17 @@ class TablesSection(ElsewhereSection):
 def holds_tables(location: StorageLocation) -> bool:
     """Whether tables can be stored at a location on an object store."""
     return location.url.partition("://")[0].lower() in ON_OBJECTS
+
+
+def _refuse_backfills(path: Path, field: str, what: str, opposed: Mapping[str, bool]) -> None:
+    """what: a field leads to. opposed: settings that allow no backfills for that, and whether they
+    are set. Raises ConfigError."""
+    for name in (name for name, is_set in opposed.items() if is_set):
+        raise ConfigError(
+            f"{what}, which are not possible with this value of {name}",
+            where=f"{path}, field {field}",
+            hint="Remove this setting.",
+        )
 
 
 Policy = Literal["evolve", "stop"]
@@ -392,41 +403,24 @@ class ProjectFile(Section):
 
     def _load_beside(self, path: Path) -> int | None:
         is_given = "beside_bytes" in self.load.model_fields_set
-        if not is_given and (self.load.on == "spark" or self._without_backfills(path)):
+        if not is_given and (self.load.on == "spark" or self.landing.strict):
             return None
         if self.load.beside_bytes is not None:
             what = "tables are read beside their changes by backfills"
-            self._refuse_backfills(path, "load.beside_bytes", what)
+            strict = {"landing.strict": self.landing.strict}
+            _refuse_backfills(path, "load.beside_bytes", what, strict)
         return self.load.beside_bytes
 
     def _uncaptured(self, path: Path) -> UncapturedPolicy:
         if self.mirror.uncaptured_changes is UncapturedPolicy.BACKFILL:
+            opposed = {
+                "landing.strict": self.landing.strict,
+                "destination": bool(self._event_destinations(path)),
+                "mirror.deletes": self.mirror.deletes == "soft",
+            }
             field, what = "mirror.uncaptured_changes", "tables are read again by backfills"
-            soft = {"mirror.deletes": self.mirror.deletes == "soft"}
-            self._refuse_backfills(path, field, what, soft)
+            _refuse_backfills(path, field, what, opposed)
         return self.mirror.uncaptured_changes
-
-    def _refuse_backfills(
-        self, path: Path, field: str, what: str, others: Mapping[str, bool] | None = None
-    ) -> None:
-        """what: a field leads to. others: settings that allow none for that, and whether they are
-        set."""
-        opposed = self._without_backfills(path)
-        opposed += [name for name, is_set in (others or {}).items() if is_set]
-        for name in opposed:
-            raise ConfigError(
-                f"{what}, which are not possible with this value of {name}",
-                where=f"{path}, field {field}",
-                hint="Remove this setting.",
-            )
-
-    def _without_backfills(self, path: Path) -> list[str]:
-        """The settings with which no table can be backfilled."""
-        opposed = {
-            "landing.strict": self.landing.strict,
-            "destination": bool(self._event_destinations(path)),
-        }
-        return [name for name, is_set in opposed.items() if is_set]
 
     def _events(
         self, section: EventInputSection, path: Path, root: Path | StorageLocation

@@ -102,12 +102,14 @@ class Backfills:
         ends: Callable[[SourceTable], None] = lambda _table: None,
         undescribed: Callable[[], None] = lambda: None,
         divides: bool = True,
+        remedy: str = "repair",
     ) -> None:
         """guard: raises when this process may no longer write; called before a job is written.
         begins: called before the first snapshot of a backfill, perhaps once more after a crash;
         ends: when all rows of a table are landed, before the end of its backfill is recorded.
         undescribed: called when the source has other columns than the stream has described.
         divides: whether a large table without a key is read in pieces, by hashes of all columns.
+        remedy: the command by which a table is read again whose backfill has failed.
         refused: why no table can be backfilled, empty when some can. lost: called for a table
         that differs, of which no backfill has come to its end, also for one that is not in the
         stream."""
@@ -116,7 +118,7 @@ class Backfills:
         self._reached, self._lost, self._unloaded = reached, lost, unloaded
         self._guard, self._undescribed = guard, undescribed
         self._begins, self._ends = begins, ends
-        self._divides = divides
+        self._divides, self._remedy = divides, remedy
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, RunningBackfill] = {}
         self._looked = float("-inf")
@@ -350,7 +352,7 @@ class Backfills:
             error = TableAltered(
                 f"{job.request.reason}; {why}",
                 table=str(table),
-                hint=f"Run `mirrorlake repair {table}` to read it again.",
+                hint=f"Run `mirrorlake {self._remedy} {table}` to read it again.",
             )
             self._lost(table, error)  # first: without the backfill it stays as it is
         is_whole = state is BackfillJobState.COMPLETED and job.request.is_whole

@@ -163,6 +163,23 @@ class BackfillJob:
         )
 
 
+def _required(
+    table: str,
+    reason: str,
+    now: datetime,
+    saved: tuple[str, ...] = (),
+    within: ColumnBounds | None = None,
+) -> BackfillRequest:
+    return BackfillRequest(
+        str(uuid.uuid4()),
+        table,
+        requested=format_time(now),
+        reason=reason,
+        saved=saved,
+        within=within,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BackfillRecords:
     """Reads and writes the records of a stream's backfills."""
@@ -212,15 +229,12 @@ class BackfillRecords:
             reads = request.is_whole or (request.keys is None and request.within == within)
             if is_waiting and reads and {*saved} <= {*request.saved}:
                 return
-        new = BackfillRequest(
-            f"{uuid.uuid4()}",
-            table,
-            requested=format_time(now),
-            reason=reason,
-            saved=saved,
-            within=within,
-        )
-        self.add(new)
+        self.add(_required(table, reason, now, saved, within))
+
+    def create(self, table: str, reason: str, now: datetime) -> None:
+        """Request a backfill of a table that has none because it differs. No record is read."""
+        new = _required(table, reason, now)
+        self._create(new.id + REQUEST, asdict(new))
 
     def separate(self, tables: Collection[TableId]) -> None:
         """Request of each of these tables what an earlier release recorded under a name that

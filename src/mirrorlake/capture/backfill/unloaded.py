@@ -14,12 +14,15 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Lost
 from mirrorlake.errors import TableAltered, TableError
 from mirrorlake.model.change import Marker
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
@@ -46,41 +49,74 @@ class Unloaded:
     """Those of one stream. `tables`: what is known of them since `begin`."""
 
     def __init__(
-        self, source: Source, records: Records, settings: CaptureSettings, lost: Lost
+        self,
+        source: Source,
+        records: Records,
+        settings: CaptureSettings,
+        clock: Clock,
+        lost: Lost,
     ) -> None:
         """lost: called for a table of which values cannot be read."""
         self._source, self._records, self._settings = source, records, settings
-        self._lost = lost
+        self._jobs, self._clock, self._lost = BackfillRecords(records), clock, lost
         self.tables: set[TableId] = set()
 
-    def begin(self, missing: Sequence[SourceTable] = ()) -> None:
+    def begin(self, missing: Sequence[SourceTable] = (), held: Collection[TableId] = ()) -> None:
         """Decide, once for each table that is to be loaded, whether its rows are. Tables that are
         not there when the stream begins have joined it later, and so do those that begin anew,
         whose rows are loaded in any case. A table whose deletions name whole rows is always loaded:
-        each of them must find its row."""
+        each of them must find its row.
+
+        held: those of the missing tables that a sink has already, which has their rows or gets
+        them."""
         known = self._records.loads()
         if known is None and self._settings.loads_all and self._settings.load_beside is None:
             return
-        is_joining = known is not None
-        new = [table for table in missing if str(table.table) not in (known or {})]
-        beside = self._read_beside(new, is_joining=is_joining)
+        is_joining, known = known is not None, known or {}
+        new = [table for table in missing if str(table.table) not in known]
+        anew = [table for table in missing if known.get(str(table.table), True) is None]
+        is_loaded = self._settings.load_joining or not is_joining
+        beside = self._read_beside(anew, held, is_joining=True)
+        if is_loaded:
+            beside |= self._read_beside(new, held, is_joining=is_joining)
         loads = {
-            name: table.whole_rows
-            or (
-                takes(table.table, self._settings.load)
-                and (self._settings.load_joining or not is_joining)
-                and table.table not in beside
-            )
+            str(table.table): is_loaded
+            and takes(table.table, self._settings.load)
+            and table.table not in beside
             for table in new
-            for name in [str(table.table)]
         }
-        anew = [t for t in missing if known is not None and known.get(str(t.table), True) is None]
-        may_wait = self._settings.load_joining
-        beside = self._read_beside(anew, is_joining=True) if may_wait else set()
-        loads |= {str(t.table): t.whole_rows or t.table not in beside for t in anew}
+        loads |= {str(table.table): table.table not in beside for table in anew}
+        loads |= {str(table.table): True for table in (*new, *anew) if table.whole_rows}
+        self._require(beside, {table.table for table in (*new, *anew)} - {*held})
         if loads or not is_joining:
-            self._records.write_loads((known or {}) | loads)
+            self._records.write_loads(known | loads)
         self.tables = {TableId.parse(name) for name in self._records.unloaded()}
+        self._read_anew(self.tables & {table.table for table in missing})
+
+    def _require(self, beside: set[TableId], new: set[TableId]) -> None:
+        """Request the backfills of tables before it is recorded that their rows are not loaded:
+        nothing else tells those that are read beside their changes from those that are not read.
+        new: what no sink has; a process that died just here may have requested some of it."""
+        jobs = self._jobs.jobs() if new or beside else []
+        due = {job.request.table for job in jobs if job.is_due}
+        for name in sorted(due & {str(table) for table in new} - {str(table) for table in beside}):
+            self._jobs.drop(name)
+        for name in sorted({str(table) for table in beside} - due):
+            self._jobs.create(name, _BESIDE, self._clock.now())
+        if beside:
+            self._records.reached(CrashPoint.BACKFILL_REQUIRED)
+
+    def _read_anew(self, missing: Collection[TableId]) -> None:
+        """Read all rows of these tables, as far as they are read beside their changes: a sink has
+        none of them, although some may have been read for another one, or before the table
+        stopped."""
+        names = {str(table) for table in missing}
+        for job in self._jobs.jobs() if names else ():
+            if job.request.table in names and job.request.reason and job.started:
+                if job.state.is_over:
+                    self._jobs.require(job.request.table, _BESIDE, self._clock.now())
+                else:
+                    self._jobs.write(job.now(self._clock.now(), left=None, rows=0, bytes=0))
 
     def read(
         self,
@@ -97,7 +133,9 @@ class Unloaded:
             if name in self.tables and name not in under_way and is_wanted:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
-    def _read_beside(self, tables: Sequence[SourceTable], *, is_joining: bool) -> set[TableId]:
+    def _read_beside(
+        self, tables: Sequence[SourceTable], held: Collection[TableId], *, is_joining: bool
+    ) -> set[TableId]:
         """The tables whose rows the stream does not wait for: it waits for the smallest ones, as
         long as they have less than so many bytes together. For tables that join, all others would
         wait whose changes were mirrored before."""
@@ -107,7 +145,8 @@ class Unloaded:
         if is_joining:
             least = min(least, self._settings.joining_beside)
         found, together = set[TableId](), 0
-        for table in sorted(filter(self._can_be_beside, tables), key=lambda one: one.size):
+        able = [t for t in tables if t.table not in held and self._can_be_beside(t)]
+        for table in sorted(able, key=lambda one: one.size):
             if together + table.size >= least:
                 found.add(table.table)
             else:
@@ -118,7 +157,7 @@ class Unloaded:
         """Ranges are read one after another; without them a large table is read at once, which a
         stream of changes can outrun."""
         is_loaded = not table.append_only and takes(table.table, self._settings.load)
-        return is_loaded and has_ranges(table)
+        return is_loaded and not table.whole_rows and has_ranges(table)
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot in which the tables have no rows."""
