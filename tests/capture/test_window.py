@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from mirrorlake.capture.backfill.reading import ReadChunk
@@ -14,7 +15,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.chunk import Changes
-from tests.capture.streams import NARROW, START, chunks, inserts
+from tests.capture.streams import NARROW, START, Event, Transaction, chunks, inserts
 
 ROWS = arrow_schema(NARROW.schema).empty_table()
 READ = ReadChunk(ROWS, KeyRange(), Lsn(3), Lsn(4), START, is_last=True)
@@ -43,3 +44,19 @@ def test_a_row_that_was_not_selected_before_spoils_the_chunk(before: Marker) -> 
     """It has no values in the range, and what is before it is another row."""
     with pytest.raises(Spoiled, match="moved into the range"):
         window(before, Marker.INSERT, ordinals=(1, 2)).behind(READ)
+
+
+@pytest.mark.clause("ST-218")
+def test_rows_that_were_changed_beyond_the_chunk_are_no_longer_what_was_read() -> None:
+    (part,) = next(chunks([inserts(0, 2, 1, 2, 3, 4)])).parts
+    assert isinstance(part, Changes)
+    rows = pa.Table.from_batches([part.rows])
+    read = replace(READ, rows=rows)
+    found = ChangeWindow(NARROW, Lsn(0))
+    assert found.unchanged(read).equals(rows)
+    for chunk in chunks([inserts(1, 2, 1), inserts(5, 10, 4, 2)]):
+        found.take(chunk)
+    assert found.unchanged(read).equals(rows.take([0, 2]))
+    for chunk in chunks([Transaction(Lsn(10), Lsn(12), (Event(1, None, 0),))]):
+        found.take(chunk)
+    assert found.unchanged(read).num_rows == 0

@@ -79,7 +79,8 @@ class BackfillRows:
         the source has in the chunk's range at `point`.
     point: the position of the stream. time: the commit time of the last transaction before it, if
         known.
-    read: the rows as they were read, with the columns of the table.
+    read: the rows as they were read, with the columns of the table. Where a sink is not corrected,
+        without those that were changed since, up to `point`: what they are came with their changes.
     taken: by the clock of the source, a moment before they were read, as in `Snapshot`.
     dropped: columns that are dropped with this chunk, because the table was read again.
     """

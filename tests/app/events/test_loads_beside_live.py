@@ -198,6 +198,25 @@ def test_a_load_that_is_killed_goes_on_behind_its_last_chunk(
     beside.check()
 
 
+@pytest.mark.clause("ST-215", "ST-218")
+def test_rows_that_are_changed_while_they_are_read_lose_without_any_guard(beside: Beside) -> None:
+    """They were read from the snapshot of the first chunk."""
+    beside.guard_seconds = 0
+    changes = (
+        "update apples set note = 'later' where id > 7; delete from apples where id > 17; "
+        "update apples set id = id + 40 where id in (9, 14)"
+    )
+
+    def changing(point: CrashPoint) -> None:
+        nonlocal changes
+        if point is CrashPoint.BACKFILL_RECORDED and changes:
+            beside.evolving.run(changes)
+            changes = ""
+
+    beside.capture(changing)
+    beside.check()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("first", ["event files", "landing zone"])
 def test_a_destination_that_is_added_meanwhile_gets_all_rows(beside: Beside, first: str) -> None:

@@ -488,8 +488,10 @@ class Backfills:
         loop: CaptureLoop,
         writers: Sequence[SinkWriter],
     ) -> None:
+        is_corrected = all(writer.is_corrected for writer in writers)
         try:
             rows = session.window.behind(chunk)
+            read = chunk.rows if is_corrected else session.window.unchanged(chunk)
         except Spoiled as reason:
             running.limits = replace(running.limits, rows=max(running.limits.rows // 2, 1))
             self._repeat(running, str(reason))
@@ -499,9 +501,7 @@ class Backfills:
         dropped = running.job.request.saved if is_dropping else ()
 
         def land(point: LogPoint, time: datetime | None) -> None:
-            found = BackfillRows(
-                running.table, said, rows, point, time, chunk.rows, chunk.taken, dropped
-            )
+            found = BackfillRows(running.table, said, rows, point, time, read, chunk.taken, dropped)
             if running.table.table in self._running:  # rolling may have stopped it
                 for writer in writers:
                     writer.backfill(found)

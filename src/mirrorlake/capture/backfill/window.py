@@ -92,6 +92,20 @@ class ChangeWindow:
                 found.append(segment)
         return table_of(found or [_upserts(self.table, chunk.rows.slice(0, 0))])
 
+    def unchanged(self, chunk: ReadChunk) -> pa.Table:
+        """Of the rows of a chunk those that are still what was read where the stream stands; of a
+        table without a key all, unless it was emptied. While `behind` does not raise."""
+        changed = []
+        for taken in self._taken:
+            if isinstance(taken.part, Truncation):
+                if _is_between(chunk.point, taken.ends[taken.part.transaction], None):
+                    return chunk.rows.slice(0, 0)
+            elif (segment := self._segment(taken.part, taken.ends, chunk, None)) is not None:
+                changed.append(pa.Table.from_batches([segment.rows]))
+        if not (changed and self.table.key):
+            return chunk.rows
+        return chunk.rows.take(_others(chunk.rows, changed, self.table.key))
+
     def _segment(
         self,
         part: Changes,
@@ -130,6 +144,16 @@ class ChangeWindow:
             marker=pa.array(marker[which].astype(np.int8), pa.int8()),
             span=_SPAN,
         )
+
+
+def _others(rows: pa.Table, changed: Sequence[pa.Table], key: Sequence[str]) -> pa.Array:
+    """The numbers of the rows that have no key of the changed ones, in order."""
+    names = [str(number) for number in range(len(key))]
+    keys = rows.select(key).rename_columns(names)
+    gone = pa.concat_tables([one.select(key).rename_columns(names) for one in changed])
+    numbered = keys.append_column("row", pa.array(np.arange(rows.num_rows)))
+    found = numbered.join(gone.group_by(names).aggregate([]), names, join_type="left anti")
+    return pa.array(np.sort(found["row"].to_numpy()))
 
 
 def _comes_from(part: Changes, inside: np.ndarray) -> np.ndarray:

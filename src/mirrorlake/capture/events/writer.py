@@ -161,6 +161,9 @@ class EventsWriter:
         """Rows that are gone in the source have no event. A chunk that comes again after a crash
         was read again, later: it makes files of its own, whose events win (ST-215).
 
+        The events are later than everything that was noted, although rows may have been read long
+        before: what was changed since is not among them, so they are the state of now (ST-218).
+
         Called while nothing `is_ahead`: so an assigned batch has come again as a whole, and is
         written with the times that it had before a later one is noted."""
         table = chunk.table
