@@ -64,12 +64,8 @@ def earlier_path(table: TableId, default_schema: str | None) -> str:
 
 
 def escaped(name: str) -> str:
-    """The folder name below `Tables` of a schema or table; different names have different folders.
-
-    `.` and `..` are not changed: the caller refuses them, as in the landing zone.
-    """
-    if name in {".", ".."}:
-        return name
+    """The folder name below `Tables` of a schema or table; different names have different folders,
+    none of which leads upwards."""
     return _UNSAFE.sub(lambda found: "".join(f"~{b:02X}" for b in found[0].encode()), name)
 
 

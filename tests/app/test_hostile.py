@@ -24,6 +24,7 @@ from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
+from mirrorlake.root import escaped
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.fuzz.apart import Apart
@@ -127,18 +128,18 @@ class TestNames:
         assert sql.run(zone.root, "select count(*) from s.good").fetchall() == [(1,)]
 
     @pytest.mark.parametrize("schema", ["..schema", "...schema"], ids=["dot", "dots"])
-    def test_a_schema_that_would_lead_upwards_is_refused(
+    def test_a_schema_that_would_lead_upwards_is_a_folder_below_the_tables(
         self, zone: Zone, outside: Path, schema: str
     ) -> None:
         folder = zone.root / "Files/LandingZone" / schema / "bad"
         folder.mkdir(parents=True)
         (folder / "_metadata.json").write_text('{"keyColumns": ["id"]}')
         pq.write_table(pa.table(GOOD), folder / f"{1:020d}.parquet")
-        error = only_error(applied(zone, outside))
-        assert error.code == "unsupported_table"
-        assert "not a path below the root" in str(error)
-        assert not list(zone.root.glob("**/bad/_delta_log"))
-        assert TableState.FAILED in stated(zone).values()
+        assert applied(zone, outside).errors == []
+        (table,) = zone.root.glob("**/bad/_delta_log")
+        name = escaped(schema.removesuffix(".schema"))
+        assert table == zone.root / "Tables" / name / "bad/_delta_log"
+        assert {*stated(zone).values()} == {TableState.REPLICATING}
 
     @pytest.mark.clause("LZ-251")
     def test_a_file_with_the_number_0_is_refused_and_never_moved(
