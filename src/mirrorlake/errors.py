@@ -11,7 +11,8 @@
     │   ├── SourceUnavailable the database does not answer, its slot is in use (SlotInUse),
     │   │                     or a table was altered or rewritten while it was loaded
     │   │                     (AlteredWhileLoaded, RowsMoved)
-    │   └── StorageUnavailable  the disk is full, or permissions are missing
+    │   ├── StorageUnavailable  the disk is full, or permissions are missing
+    │   └── ProcessSuspended  a process of ours is stopped by a signal or a debugger
     ├── OperatorError         a person: nothing is retried before (exit code 1)
     │   ├── SourceGap         changes between the source and the landing zone are lost
     │   ├── UnsafeStorage     the storage lacks a guarantee, such as conditional writes
@@ -152,6 +153,10 @@ class StorageUnavailable(Unavailable):
             folder = tempfile.gettempdir()
         said = (error.strerror or "failed").lower()
         return cls(f"{what}: {said}", where=folder, hint=hint)
+
+
+class ProcessSuspended(Unavailable):
+    """A process that captures or applies is suspended (SIGSTOP, Ctrl-Z, a debugger)."""
 
 
 _NO_ROOM = "Free space on the disk and start again. Nothing is lost."

@@ -153,6 +153,7 @@ def test_only_usage_errors_and_unavailable_systems_have_special_exit_codes() -> 
         "altered_while_loaded": 3,
         "slot_in_use": 3,
         "storage_unavailable": 3,
+        "process_suspended": 3,
     }
 
 

@@ -6,12 +6,15 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from mirrorlake.model.landed import format_time
+from mirrorlake.storage.lease import TERM
 from tests.conftest import Database
 from tests.crash.signalled import SECONDS
 from tests.server.service import PARENT, Served, wait
@@ -231,6 +234,31 @@ def test_a_capture_that_hangs_touches_no_other_stream_and_is_ended(shop: Shop) -
 
 
 @pytest.mark.full
+@pytest.mark.full
+def test_a_stream_whose_capture_is_suspended_says_so_until_it_goes_on(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    shop.reaches("RUNNING")
+    (capture,) = shop.processes()
+    os.kill(capture, signal.SIGSTOP)
+    try:
+        leases = shop.served.folder / "data/files/zones/shop/Files/Mirrorlake/leases/capture"
+        (lease,) = leases.glob("*.json")
+        renewed = format_time(datetime.now(UTC) - TERM - timedelta(seconds=1))
+        lease.write_text(json.dumps(json.loads(lease.read_text()) | {"renewed": renewed}))
+        shop.insert(4)
+        shop.reaches("FAILED")
+        (error,) = shop.call("GET", STREAM)["errors"]
+        assert error["reason"] == "PROCESS_SUSPENDED"
+        assert f"`kill -CONT {capture}`" in error["message"]
+    finally:
+        os.kill(capture, signal.SIGCONT)
+    shop.lands(1, 2, 3, 4)
+    shop.reaches("RUNNING")
+    assert not shop.call("GET", STREAM).get("errors")
+    assert shop.processes() == [capture]
+
+
 def test_a_stream_writes_json_files_in_a_folder(shop: Shop) -> None:
     destination = shop.stream()["destinationConfig"]
     destination["fileSystemDestinationConfig"] = {"path": "shop", "jsonFileFormat": {}}

@@ -7,7 +7,7 @@ its lease, which nobody released. So does one that is suspended.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from threading import Event
@@ -15,7 +15,14 @@ from typing import Any, assert_never
 
 from mirrorlake import root
 from mirrorlake.app.status import status_files
-from mirrorlake.errors import LeaseHeld, LeaseLost, MirrorlakeError, StorageUnavailable, UsageError
+from mirrorlake.errors import (
+    LeaseHeld,
+    LeaseLost,
+    MirrorlakeError,
+    ProcessSuspended,
+    StorageUnavailable,
+    UsageError,
+)
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time, readable_time
 from mirrorlake.storage.lease import Abandoned, Silence, abandoned_by, holder_of
@@ -24,7 +31,7 @@ from mirrorlake.storage.store import Store
 CAPTURE, MIRROR = "capture", "mirror"
 COMMANDS = {CAPTURE: "capture", MIRROR: "apply"}
 """Of a role: the command that works in it."""
-LOST, SUSPENDED, SILENT = "process_lost", "process_suspended", "process_silent"
+LOST, SUSPENDED, SILENT = "process_lost", ProcessSuspended.code, "process_silent"
 """Codes of processes that left no note."""
 
 
@@ -62,6 +69,16 @@ def said(error: Mapping[str, Any]) -> str:
     if error["code"] in (SUSPENDED, SILENT):
         return f"{error['command']} has not ended, but does nothing: {error['message']}"
     return f"{error['command']} ended at {readable_time(error['time'])}: {error['message']}"
+
+
+def suspended(found: Iterable[Mapping[str, Any]], command: str) -> ProcessSuspended | None:
+    """Of `errors`: that the process of a command is suspended, if it is."""
+    for error in found:
+        if (error["command"], error["code"]) == (command, SUSPENDED):
+            hint = error["hint"]
+            what = error["message"].removesuffix(hint).rstrip(" .")
+            return ProcessSuspended(f"{command} does nothing: {what}", hint=hint)
+    return None
 
 
 def facts_of(error: Exception) -> dict[str, Any]:
@@ -106,7 +123,10 @@ def _told_of(lost: Abandoned) -> dict[str, Any]:
     code, hint = LOST, f"{again.capitalize()}."
     match lost.silence:
         case Silence.ENDED:
-            message = f"{lost.holder} was killed, or its machine went down."
+            message = (
+                f"{lost.holder} was killed, or its machine went down, or its disk was too full "
+                "to note why it ended, which its log says."
+            )
         case Silence.UNKNOWN:
             message = (
                 f"{since}: it was killed or suspended, or its machine went down, or it does not "

@@ -28,7 +28,7 @@ from mirrorlake.app.running.faults import named
 from mirrorlake.app.running.mirrors_keeper import MirrorsKeeper, drain
 from mirrorlake.app.running.process import prepared
 from mirrorlake.app.source import detached
-from mirrorlake.app.status import mirror_status
+from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.streams.footprint import Footprint, footprint
@@ -350,13 +350,17 @@ class Supervisor:
         assert work.project is not None
         if work.project.source is not None:
             # Other settings begin another process: modifications take effect at once (ST-278).
-            if (ended := capture.keep(work.project)) is not None:
-                self._failed(work, stream, ended)
+            if (failure := capture.keep(work.project)) is not None:
+                self._failed(work, stream, failure)
                 return
             has_answered = capture.reports.has_answered
         else:
             has_answered = True  # only the mirror works
-        interruption = capture.reports.interruption or self.mirror_errors().get(str(work.name))
+        interruption = (
+            capture.reports.interruption
+            or self.mirror_errors().get(str(work.name))
+            or self._suspended(work)
+        )
         if interruption is not None:
             if stream.state is StreamState.RUNNING:
                 self._observe_failure(work, StreamMove.FAIL, interruption)
@@ -365,6 +369,13 @@ class Supervisor:
         elif stream.state is StreamState.FAILED and has_answered:
             self._supervision.observe(work.name, StreamMove.HEAL)
             capture.healed()
+
+    def _suspended(self, work: Work) -> MirrorlakeError | None:
+        """What keeps a process from saying anything itself, as of the last look."""
+        found = work.status.errors if work.status is not None else ()
+        ours = {ended.CAPTURE: work.capture.is_running, ended.MIRROR: self._applies}
+        roles = [ended.suspended(found, ended.COMMANDS[role]) for role in ours if ours[role]]
+        return next(filter(None, roles), None)
 
     def _project(self, work: Work, stream: Supervised) -> Project:
         """What is wanted of a stream now. It is put together again when something was changed here,
@@ -456,6 +467,8 @@ class Supervisor:
             if work.status is not None:
                 if is_still and work.status == before:
                     work.pause = STILL_LOOK_SECONDS
+                if self._suspended(work):
+                    work.pause = LOOK_SECONDS  # it may go on at any time
                 said = self._said(work, stream)
                 work.pause = max(
                     BUSY_LOOK_SECONDS if said.is_busy else work.pause, seen.took / LOOK_SHARE
