@@ -69,7 +69,7 @@ def relay(here: socket.socket, there: socket.socket) -> None:
         there.shutdown(socket.SHUT_WR)
 
 
-def refusing(*messages: str, severity: str = "FATAL") -> Answer:
+def refusing(*messages: str, severity: str = "FATAL", state: str = "28000") -> Answer:
     """Rejects each connection with all of these, one after another. severity: in the language of
     the server."""
     left = list(messages)
@@ -77,7 +77,7 @@ def refusing(*messages: str, severity: str = "FATAL") -> Answer:
     def answer(client: socket.socket) -> None:
         startup(client)
         text = left.pop(0) if len(left) > 1 else left[0]
-        fields = f"S{severity}\0VFATAL\0C28000\0M{text}\0\0".encode()
+        fields = f"S{severity}\0VFATAL\0C{state}\0M{text}\0\0".encode()
         client.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
         client.close()
 
@@ -124,12 +124,42 @@ def test_a_server_that_wants_encryption_is_named_with_the_setting() -> None:
     assert "sslmode=require" in finding.remedy
 
 
-def test_a_server_rejects_a_login_in_its_own_language() -> None:
-    text = 'база данных "db" не существует'
-    with listening(refusing(text, severity="ВАЖНО")) as place:
+@pytest.mark.parametrize(
+    ("state", "severity", "text", "remedy"),
+    [
+        ("3D000", "ВАЖНО", 'база данных "db" не существует', "Check the database in the URL."),
+        ("28P01", "FATAL", "Passwort-Authentifizierung für »u« fehlgeschlagen", "%40 for @"),
+        ("28000", "FATAL", "la connexion de u est refusée", "in pg_hba.conf; or write sslmode="),
+    ],
+)
+def test_a_server_rejects_a_login_in_its_own_language(
+    state: str, severity: str, text: str, remedy: str
+) -> None:
+    attempts: list[str] = []
+
+    def answer(client: socket.socket) -> None:
+        attempts.append(text)
+        refusing(text, severity=severity, state=state)(client)
+
+    with listening(answer) as place:
+        for _ in range(3):
+            finding = checked(f"postgresql://u:hush@{place}/db?{_PLAIN}")
+            assert finding.message.startswith("PostgreSQL rejected the login")
+            assert text in finding.message
+            assert remedy in finding.remedy
+            assert "hush" not in finding.message + finding.remedy
+    assert len(attempts) == 4  # a trace of one more attempt says the SQLSTATE
+
+
+def test_a_server_rejects_a_connection_for_what_is_no_matter_of_the_login() -> None:
+    text = "zu viele Verbindungen"
+    with listening(refusing(text, state="53300")) as place:
         finding = checked(f"postgresql://u:hush@{place}/db?{_PLAIN}")
     assert finding.message.startswith("PostgreSQL rejected the connection")
-    assert text in finding.message
+    assert (text in finding.message, finding.remedy) == (
+        True,
+        "See the message and the log of the server.",
+    )
 
 
 def test_of_several_attempts_the_one_is_told_to_which_the_hint_belongs() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
 from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable
 
@@ -88,7 +93,10 @@ def failure(error: psycopg.OperationalError) -> tuple[str, str, str]:
             if words in text:
                 return "rejected the login", hint, words
         if found := _SEVERITY.search(text):
-            return REJECTED, _SEE_LOG, found[0]
+            hint = _BY_STATE.get(_state_of(error) or "", "")
+            return (
+                ("rejected the login", hint, found[0]) if hint else (REJECTED, _SEE_LOG, found[0])
+            )
         for words, hint in _ENCRYPTION.items():
             if words in text:
                 return "is not reached as sslmode asks", hint, words
@@ -105,18 +113,79 @@ _SEVERITY = re.compile(r"failed: \w+:  ")
 none."""
 
 
+_CHECK_LOGIN = (
+    "Check the user and password in the URL. Special characters in the password must be "
+    "percent-encoded: %40 for @, %2F for /, %3A for :."
+)
+_CHECK_DATABASE = "Check the database in the URL."
 _REFUSALS = {
-    "authentication failed": "Check the user and password in the URL. Special characters in the "
-    "password must be percent-encoded: %40 for @, %2F for /, %3A for :.",
+    "authentication failed": _CHECK_LOGIN,
     "no password supplied": "Add the password to the URL, or set PGPASSWORD.",
     "no encryption": "Allow the user, the database and this host in pg_hba.conf, or write "
     "sslmode=require in the URL, if connections have to be encrypted there.",
     "pg_hba.conf": "Allow the user, the database and this host in pg_hba.conf, and reload the "
     "server. Logical replication connections match the name of the database.",
     'FATAL:  role "': "Check the user in the URL.",
-    'FATAL:  database "': "Check the database in the URL.",
+    'FATAL:  database "': _CHECK_DATABASE,
 }
 """Part of the server's message to the remedy."""
+
+_BY_STATE = {
+    "28P01": _CHECK_LOGIN,
+    "28000": "Check the user in the URL, and allow it, the database and this host in pg_hba.conf; "
+    "or write sslmode=require in the URL, if connections have to be encrypted there.",
+    "3D000": _CHECK_DATABASE,
+}
+"""SQLSTATE to the remedy, where the message is in another language."""
+
+
+def _state_of(error: psycopg.OperationalError) -> str | None:
+    """The SQLSTATE with which servers reject a connection; None where there is none, or several.
+
+    libpq only shows it in a trace. So one more connection is attempted, for each message once.
+    """
+    text = str(error)
+    if text not in _states:
+        if len(_states) >= _MOST_STATES:
+            _states.clear()
+        states = set(_STATE.findall(_trace(error)))
+        _states[text] = states.pop() if len(states) == 1 else None
+    return _states[text]
+
+
+_states: dict[str, str | None] = {}
+_MOST_STATES = 100
+_STATE = re.compile(r'\tErrorResponse\t.*? C "(\w{5})"')
+_TRACE_SECONDS = 5.0
+
+
+def _trace(error: psycopg.OperationalError) -> str:
+    """What a connection like the one that failed exchanges with the server, empty where libpq
+    traces none. It may hold a password: it goes to memory alone, and must not be shown."""
+    if error.pgconn is None or not hasattr(os, "memfd_create"):
+        return ""
+    facts = {o.keyword.decode(): o.val.decode() for o in error.pgconn.info if o.val}
+    end = time.monotonic() + _TRACE_SECONDS
+    with os.fdopen(os.memfd_create("trace"), "rb") as messages:
+        connection = pq.PGconn.connect_start(make_conninfo("", **facts).encode())
+        try:
+            connection.trace(messages.fileno())
+            state = connection.connect_poll()
+            while state in _WAITS and (left := end - time.monotonic()) > 0:
+                waited = [connection.socket]
+                reads = state is pq.PollingStatus.READING
+                select.select(*((waited, []) if reads else ([], waited)), [], left)
+                state = connection.connect_poll()
+        except (psycopg.Error, OSError, ValueError):
+            return ""
+        finally:
+            connection.untrace()  # before the file is closed: it writes what is left
+            connection.finish()
+        messages.seek(0)
+        return messages.read().decode(errors="replace")
+
+
+_WAITS = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
 
 
 _ENCRYPTION = {
