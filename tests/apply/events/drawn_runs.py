@@ -352,8 +352,9 @@ class _Player:
         yield from (file for file in random.sample(files, 2) if file[2])
 
     def _note(self, form: str, kinds: Kinds, events: Sequence[dict[str, Any]]) -> None:
-        """Remember which types the columns of tables have in a file. A truncation has no row, and
-        a deletion of Oracle may have no key."""
+        """Remember which types the columns of tables have in a file. A file of Avro tells them
+        whether or not its rows have values, as a deletion of Oracle may have no key. A truncation
+        has no row."""
         _, name = PLACES[self._run.source]
         for one in events:
             table = one["source_metadata"][name]
@@ -362,8 +363,8 @@ class _Player:
             if form != "avro":
                 self._has_json.add(table)
                 continue
-            for column in one["payload"]:
-                self._kinds[table][column].add(getattr(kinds, column))
+            for column, kind in kinds._asdict().items():
+                self._kinds[table][column].add(kind)
 
     def check_types(self, table: str) -> None:
         """Each column has the least type that has the values of all types in files."""
