@@ -60,7 +60,7 @@ class TestTheNumberOfTables:
     def test_one_whose_first_batch_is_under_way_counts(self, store: LocalStore) -> None:
         limits = Limits(store, SteppedClock(), MirrorSettings(max_tables=1))
         planned = [new_table("a"), new_table("b")]
-        allowed = limits.held(planned, {TableId("s", "b"): planned[1]})
+        allowed = limits.allowed(planned, {TableId("s", "b"): planned[1]})
         assert [type(table.error) for table in allowed] == [TooManyTables, type(None)]
         assert allowed[1].steps
 

@@ -81,7 +81,7 @@ class TestOnceADay:
                 loop.cycle(None)
                 loop._vacuum()
                 mirror.clock.advance(61)
-            assert len(loop._background.held) == 1
+            assert len(loop._background.under_way) == 1
             held.is_open = True
             for _ in range(3):
                 loop.cycle(None)
@@ -102,7 +102,7 @@ class TestOnceADay:
                 loop.cycle(None)
             assert any(flight.kind is Kind.MAINTENANCE for flight in loop._background._background)
             loop._vacuum()
-            assert len(loop._background.held) == 1
+            assert len(loop._background.under_way) == 1
             held.is_open = True
             loop.once()
         assert vacuumed(mirror) == {"a": 1, "b": 1}

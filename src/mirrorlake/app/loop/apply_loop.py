@@ -186,7 +186,8 @@ class ApplyLoop:
             self._clock.sleep(pause)
         if not self._stop.is_set():
             self._file_maintenance.finish()
-        self._landing_cleanup.do(self._planning.plans(target, self._background.held), force=True)
+        plans = self._planning.plans(target, self._background.under_way)
+        self._landing_cleanup.do(plans, force=True)
         self._vacuums.all(self._ours(), self._planning.paths.values(), self._lease.check)
         return self.report
 
@@ -224,14 +225,14 @@ class ApplyLoop:
         self._lease.check()
         begun = self._clock.now()
         landed = self._background.collect()
-        held = self._background.held
-        plans = self._limits.held(self._planning.plans(cut, held), held)
-        planned = self._planned = self._retries.held(plans)
+        under_way = self._background.under_way
+        allowed = self._limits.allowed(self._planning.plans(cut, under_way), under_way)
+        planned = self._planned = self._retries.without_resting(allowed)
         self.report.note(planned)
         for table in planned:
             self._pending(table.table, table.pending)
             self._watcher.pending(table.table, table.pending)
-        free = [table for table in planned if table.table not in held]
+        free = [table for table in planned if table.table not in under_way]
         self._landing_cleanup.do(free)
         ready = self._build([table for table in free if not table.is_idle])
         built = {table.table for table in ready}
@@ -338,10 +339,10 @@ class ApplyLoop:
         if found is None:
             return
         self.report.deleted(found)
-        held = {table.path for table in self._background.held.values()}
+        busy = {table.path for table in self._background.under_way.values()}
         for table in found:
             for step in table.steps:
-                if isinstance(step, DropTable) and step.path not in held:
+                if isinstance(step, DropTable) and step.path not in busy:
                     self._drop(step)
 
     def _drop(self, step: DropTable) -> None:
@@ -370,16 +371,16 @@ class ApplyLoop:
         path = self._vacuums.next(self._ours(), self._planning.paths.values())
         if path is None:
             return
-        held = [table for table in self._planned if table.path == path]
-        if held or path not in self._planning.paths.values():  # then it is built from a feed
+        mirrored = [table for table in self._planned if table.path == path]
+        if mirrored or path not in self._planning.paths.values():  # then it is built from a feed
             work = partial(self._vacuums.vacuum, path, self._lease.check)
-            self._background.begin(Kind.MAINTENANCE, work, held)
+            self._background.begin(Kind.MAINTENANCE, work, mirrored)
 
     def _ours(self) -> Iterator[str]:
         """The paths of the tables that we may write, and do not write now."""
-        held = self._background.held
+        under_way = self._background.under_way
         for table, path in self._planning.paths.items():
-            if table not in held and is_ours(self._engine, path):
+            if table not in under_way and is_ours(self._engine, path):
                 yield path
 
 

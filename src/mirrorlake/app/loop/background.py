@@ -70,9 +70,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """plans: of the tables that are held meanwhile; land: called with the result once it is there,
-    and says whether a table got on; begun: monotonic, in seconds; is_logged: whether it was said
-    that it takes long."""
+    """plans: of the tables on which it works; collect: called with the result once it is there, and
+    says whether a table got on; begun: monotonic, in seconds; is_logged: whether it was said that
+    it takes long."""
 
     kind: Kind
     plans: Sequence[TablePlan]
@@ -103,8 +103,8 @@ class BackgroundJobs:
         return self._make_executors()
 
     @property
-    def held(self) -> dict[TableId, TablePlan]:
-        """The tables with which nothing else may be done, as they were planned for."""
+    def under_way(self) -> dict[TableId, TablePlan]:
+        """The plans of the tables on which a job works: nothing else may be done with them."""
         return {plan.table: plan for job in self._background for plan in job.plans}
 
     @property
@@ -141,7 +141,7 @@ class BackgroundJobs:
     ) -> None:
         """Begin work on tables that have nothing under way. collect: as `BackgroundJob` has it; by
         default nothing has to be noted."""
-        assert not self.held.keys() & {plan.table for plan in plans}
+        assert not self.under_way.keys() & {plan.table for plan in plans}
         executor = self._executors.maintenance if kind in _AT_LEISURE else self._executors.large
         begun = self._clock.monotonic()
         self._background.append(BackgroundJob(kind, plans, executor.submit(work), collect, begun))

@@ -34,17 +34,17 @@ class Limits:
         self._tables, self._bytes = settings.max_tables, settings.max_bytes_per_day
         self._day, self._applied = _read(store) if self._bytes else (date.min, 0)
 
-    def held(
+    def allowed(
         self, planned: Sequence[TablePlan], under_way: Collection[TableId] = ()
     ) -> list[TablePlan]:
         """The plans without the steps that are beyond a limit, and the reason in their place.
         under_way: tables whose batch, which may create them, has begun."""
-        allowed = self._within_number(planned, under_way)
+        started = self._within_number(planned, under_way)
         if self._bytes is None or self._so_far() < self._bytes:
-            return allowed
+            return started
         until = datetime.combine(self._day + timedelta(days=1), datetime.min.time())
         reason = THROTTLED.format(until.isoformat(timespec="seconds"))
-        return [_waiting(table, reason) for table in allowed]
+        return [_waiting(table, reason) for table in started]
 
     def applied(self, size: int) -> None:
         """Count the landed bytes of a batch."""

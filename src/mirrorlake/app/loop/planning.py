@@ -100,7 +100,7 @@ class Planning:
     def whole_plan(self, cut: Cut | None) -> list[TablePlan]:
         """What a cycle up to this cut would do, and what would be compacted now; nothing is
         changed."""
-        planned = self.limits.held(self.plans(cut))
+        planned = self.limits.allowed(self.plans(cut))
         deleted = self.deleted_tables.plans(self.scans, self.paths)
         gone = {table.table for table in deleted}
         return [self._compacted(table) for table in planned if table.table not in gone] + deleted

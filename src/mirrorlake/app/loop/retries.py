@@ -53,11 +53,11 @@ class Retries:
         self._clock = clock
         self._rests: dict[TableId, _Rest] = {}
 
-    def held(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
+    def without_resting(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
         """The plans, without the batches of tables that rest, and with the errors they keep."""
         names = {table.table for table in planned}
         self._rests = {name: rest for name, rest in self._rests.items() if name in names}
-        return [self._held(table) for table in planned]
+        return [self._unless_resting(table) for table in planned]
 
     def deferred(self, step: ApplyFiles, outcome: Conflicted | Unknown) -> TableError | None:
         """A batch was not committed, or nobody knows. Returns the error once it is one."""
@@ -93,7 +93,7 @@ class Retries:
         due = [rest.until - now for rest in self._rests.values() if rest.error is None]
         return max(min(due), 0.0) if due else None
 
-    def _held(self, planned: TablePlan) -> TablePlan:
+    def _unless_resting(self, planned: TablePlan) -> TablePlan:
         rest = self._rests.get(planned.table)
         if rest is None:
             return planned
