@@ -87,6 +87,18 @@ def test_check_names_each_prerequisite_and_its_remedy(run: Run, shop: Database) 
     assert "add primary key" in keyless["remedy"]
 
 
+def test_check_prints_no_control_characters_of_names(run: Run, shop: Database) -> None:
+    shop.execute(
+        'create table "a\nok all is well" (id int primary key)',
+        'create table "\x1b[2J" (line text)',
+    )
+    done = run("check")
+    assert "ok       'public.a\\nok all is well': replica identity: key id" in done.out
+    assert "warning  'public.\\x1b[2J': replica identity" in done.out
+    assert "\x1b" not in done.out + done.error
+    assert "\nok all" not in done.out
+
+
 def test_check_prints_its_remedies_as_a_script_that_runs(run: Run, shop: Database) -> None:
     shop.execute(
         'create table "odd""name" (id bigint primary key)',

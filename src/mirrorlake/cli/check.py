@@ -90,18 +90,21 @@ def say_findings(findings: Sequence[CheckResult], mirror: str = "") -> None:
 
 
 def finding_lines(findings: Sequence[CheckResult]) -> Iterator[str]:
-    """The lines of each finding, with its remedy below."""
+    """The lines of each finding, with its remedy below. The names of tables are from outside."""
+    from mirrorlake.errors import printable
     from mirrorlake.sources.base import CheckSeverity
 
     for finding in findings:
         yield f"{finding.severity:8} {_sentence(finding)}"
         if finding.severity is not CheckSeverity.OK and finding.remedy:
-            yield f"{INDENT}{finding.remedy}"
+            yield f"{INDENT}{printable(finding.remedy)}"
 
 
 def _sentence(finding: CheckResult) -> str:
-    location = f"{finding.table}: " if finding.table else ""
-    return f"{location}{finding.check}: {finding.message}"
+    from mirrorlake.errors import printable
+
+    location = f"{printable(finding.table)}: " if finding.table else ""
+    return f"{location}{finding.check}: {printable(finding.message)}"
 
 
 def _script(findings: Sequence[CheckResult]) -> Iterator[str]:
