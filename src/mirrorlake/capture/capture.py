@@ -230,7 +230,7 @@ class Capture:
             self._records,
             self._sinks,
             self._log_start,
-            self._captured,
+            self._tables_to_capture,
             self._leased,
             self._clock,
             self._reached,
@@ -290,15 +290,15 @@ class Capture:
         self._waiting(None)
         return identity
 
-    def _made(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
-        """The stream with its start established, and what is missing loaded."""
+    def _establish(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
+        """Give the stream its start in the log, and load what is missing from a snapshot there."""
         with self._renewing():
             record, established = self._log_start.establish(record, identity, self._tables)
         with closing(established.snapshot):
             self._load(established.snapshot, record)
         return record
 
-    def _captured(self) -> list[SourceTable]:
+    def _tables_to_capture(self) -> list[SourceTable]:
         return self._unaltered(self._carried.before_start())
 
     def _unaltered(self, captured: list[SourceTable]) -> list[SourceTable]:
@@ -314,22 +314,8 @@ class Capture:
         return [table for table in self._tables if str(table.table) not in stopped]
 
     def _load(self, snapshot: Snapshot, record: StreamRecord) -> None:
-        """Load what is missing, sink by sink. Tables that no sink has are known by what they are at
-        the start of it, in the publication that carries them from then on; of the others the stream
-        still brings what they became."""
-        streamed, now = self._streamed(), self._source.discover()
-        absent = [{table.table for table in sink.missing(streamed)} for sink in self._sinks]
-        begun, new = set.union(*absent), set.intersection(*absent)
-        for error in members.renamed(now, absent, self._records, self._sinks):
-            members.stop(self._records, error)
-        members.check_unaltered([table for table in streamed if table.table in new], now)
-        self._unloaded.begin([table for table in streamed if table.table in begun], begun - new)
-        seen = self._unloaded.seen(snapshot)
-        found = [table for table in now if table.table in new and table.known]
-        without_effect.begin(self._records, found)
-        self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
-        # As counted before the snapshot: what came in between counts as missed, not as loaded.
-        append_only.begin(self._records, [table for table in streamed if table.table in new])
+        """Load what is missing, sink by sink."""
+        seen = self._begin_loads(snapshot)
         self._outages.resumed()
         for sink in self._sinks:
             # The small ones are soon there, and the large ones are read in parts to the end.
@@ -345,6 +331,25 @@ class Capture:
                     log.info(TABLE_LOADED, **outcome.facts())
                     self._lease.check()
 
+    def _begin_loads(self, snapshot: Snapshot) -> Snapshot:
+        """Record what is about to be loaded. Returns the snapshot without the rows of tables that
+        are not loaded. Tables that no sink has are known by what they are now, in the publication
+        that carries them; of the others the stream still brings what they became."""
+        streamed, now = self._streamed(), self._source.discover()
+        absent = [{table.table for table in sink.missing(streamed)} for sink in self._sinks]
+        begun, new = set.union(*absent), set.intersection(*absent)
+        for error in members.renamed(now, absent, self._records, self._sinks):
+            members.stop(self._records, error)
+        members.check_unaltered([table for table in streamed if table.table in new], now)
+        self._unloaded.begin([table for table in streamed if table.table in begun], begun - new)
+        seen = self._unloaded.seen(snapshot)
+        found = [table for table in now if table.table in new and table.known]
+        without_effect.begin(self._records, found)
+        self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
+        # As counted before the snapshot: what came in between counts as missed, not as loaded.
+        append_only.begin(self._records, [table for table in streamed if table.table in new])
+        return seen
+
     def _while_loading(self) -> None:
         self._guard.moved()  # for all that is known: no stream is read
         if self._guard.finds_rejected():
@@ -355,27 +360,14 @@ class Capture:
 
     def _connect(self, record: StreamRecord) -> None:
         """Load what is missing, then stream from the last acknowledged point."""
-        streamed = self._streamed()
-        absent = [{table.table: table for table in sink.missing(streamed)} for sink in self._sinks]
-        missing = {name: table for tables in absent for name, table in tables.items()}
-        # What one of the sinks has of a table already would miss its changes.
-        may_wait = all(tables.keys() == missing.keys() for tables in absent)
-        if missing and members.include(self._source, list(missing.values()), self._records):
-            if (snapshot := self._snapshot_for(missing, may_wait=may_wait)) is None:
-                self._tables = [one for one in self._tables if one.table not in missing]
-            else:
-                with closing(snapshot):
-                    self._load(snapshot, record)
+        self._load_missing(record)
         self._unloaded.begin()
-        self._writers = []
-        for sink in self._sinks:
-            start = self._log_start.joined(record, sink)
-            self._writers.append(sink.open(record, self._streamed(), start, self._lost))
-        self._confirm_known(common([writer.durable for writer in self._writers]), at_start=True)
+        durable = self._open_writers(record)
+        self._confirm_known(durable, at_start=True)
         self._carried.keep_names()
         self._stream = self._source.stream(
             self._streamed(),
-            common([writer.durable for writer in self._writers]),
+            durable,
             metadata=any(sink.metadata for sink in self._sinks),
             secret=self._records.secret_of(record),
             reached=self._reached,
@@ -387,18 +379,40 @@ class Capture:
             self._settings.heartbeat_seconds,
             self._clock,
             self._reached,
-            self._lease.check,
-            self._know_from,
-            self._table_watch.refusal,
-            self._backfills.take,
-            self._table_watch.differs,
-            self._differing,
-            self._landed,
+            guard=self._lease.check,
+            know=self._know_from,
+            refuses=self._table_watch.refusal,
+            taken=self._backfills.take,
+            differs=self._table_watch.differs,
+            differing=self._differing,
+            landed=self._as_landed,
         )
         self._backfills.begin(self._streamed())
         self._unloaded.read(self._streamed(), self._backfills.differing, self._backfills.require)
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
+
+    def _load_missing(self, record: StreamRecord) -> None:
+        """Load the tables that a sink lacks, unless they have to wait."""
+        streamed = self._streamed()
+        absent = [{table.table: table for table in sink.missing(streamed)} for sink in self._sinks]
+        missing = {name: table for tables in absent for name, table in tables.items()}
+        # What one of the sinks has of a table already would miss its changes.
+        may_wait = all(tables.keys() == missing.keys() for tables in absent)
+        if missing and members.include(self._source, list(missing.values()), self._records):
+            if (snapshot := self._snapshot_for(missing, may_wait=may_wait)) is None:
+                self._tables = [one for one in self._tables if one.table not in missing]
+            else:
+                with closing(snapshot):
+                    self._load(snapshot, record)
+
+    def _open_writers(self, record: StreamRecord) -> LogPoint:
+        """Open a writer of each sink. Returns up to where all of them hold everything."""
+        self._writers = []
+        for sink in self._sinks:
+            start = self._log_start.joined(record, sink)
+            self._writers.append(sink.open(record, self._streamed(), start, self._lost))
+        return common([writer.durable for writer in self._writers])
 
     def _snapshot_for(self, missing: Collection[TableId], *, may_wait: bool) -> Snapshot | None:
         """What tables are loaded from; None when they have to wait, for the sake of others."""
@@ -450,7 +464,8 @@ class Capture:
         if is_held and str(table) not in self._records.stopped():
             self._lost(table, error)
 
-    def _landed(self, part: Part) -> Part | None:
+    def _as_landed(self, part: Part) -> Part | None:
+        """As sinks that are corrected take a part of the stream, None for nothing."""
         found = self._table_watch.ignored.landed(part)
         found = None if found is None else self._unloaded.landed(found)
         return None if found is None else self._backfills.landed(found)
@@ -481,14 +496,14 @@ class Capture:
         members.try_again(self._records, self._sinks)
         if record is not None and record.is_complete:
             self.repair().of_selected()
-        self._tables = self._captured()
+        self._tables = self._tables_to_capture()
         for table in self._tables if is_first else ():
             if table.append_only:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
         if record is None:
             record = self._log_start.begin(identity)
         if not record.is_complete:
-            record = self._made(record, identity)
+            record = self._establish(record, identity)
         self._connect(record)
         self._altered.loaded([table.table for table in self._tables])
         self._joining.opened()
