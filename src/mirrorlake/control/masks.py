@@ -15,6 +15,9 @@ _PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 
 Document = Mapping[str, Any]
 
+Paths = Sequence[tuple[str, ...]]
+"""Of fields, each with the names from the outermost one on."""
+
 
 def parse_mask(text: str) -> list[tuple[str, ...]]:
     """The paths of a mask, in lower camel case; empty for none. Raises InvalidRequest."""
@@ -33,7 +36,7 @@ def parse_mask(text: str) -> list[tuple[str, ...]]:
 
 
 def overlaid(
-    current: Document, sent: Document, mask: Sequence[tuple[str, ...]], output: Sequence[str]
+    current: Document, sent: Document, mask: Paths, output: Sequence[str]
 ) -> dict[str, Any]:
     """The document after an update. A field in the mask that was not sent is cleared (FD-068).
 

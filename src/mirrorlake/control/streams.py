@@ -40,6 +40,19 @@ ANEW = "ANEW"
 FORCED = "FORCED"
 """Follows the desired state of a stream that starts without validation (ST-300)."""
 
+_STATE = ("state",)
+"""The path of the state in an update mask."""
+
+
+def _asked_move(current: Document, sent: Document, paths: masks.Paths) -> StreamMove | None:
+    """The move to the state that an update asks for; None for none. Raises InvalidRequest,
+    IllegalMove."""
+    target = shaped(Stream, {name: value for name, value in sent.items() if name == "state"}).state
+    if _STATE in paths and target is None:
+        raise InvalidRequest("no state was sent", where="state", hint="Send RUNNING or PAUSED.")
+    is_asked = not paths or _STATE in paths
+    return move_to(StreamState[current["state"]], target if is_asked else None)
+
 
 class Streams:
     """The requests for the streams of one service."""
@@ -87,29 +100,16 @@ class Streams:
         if known := self._requests.repeated(name, "update", asked, [sent, mask]):
             return known
         paths = masks.parse_mask(mask)
-        sent_state = shaped(Stream, {k: v for k, v in sent.items() if k == "state"})
-        asks_state = not paths or ("state",) in paths
-        fields = [path for path in paths if path != ("state",)]
-        changes = bool(fields) or not paths
         current = self._requests.current(name)
-        if changes:
-            check_not_listed(current)
-        target = sent_state.state if asks_state else None
-        if ("state",) in paths and target is None:
-            raise InvalidRequest("no state was sent", where="state", hint="Send RUNNING or PAUSED.")
-        move = move_to(StreamState[current["state"]], target)
-        shape = shaped(
-            Stream, masks.overlaid(current, sent, fields, STREAM_OUTPUT) if changes else current
-        )
-        if changes:
-            self._check_stream(shape)
-            check_slot(shaped(Stream, current), shape)
-        validations = self._validator.stream(name, shape) if changes and not asked.force else ()
+        move = _asked_move(current, sent, paths)
+        changed = self._changed(current, sent, paths)
+        validations = self._validator.stream(name, changed) if changed and not asked.force else ()
 
         def act(transaction: Transaction) -> Document | None:
             document = self._requests.get(transaction, name)
-            if changes:
-                document = {**self._requests.stamped(input_of(shape), name), **output_of(document)}
+            if changed is not None:
+                following = self._requests.stamped(input_of(changed), name)
+                document = {**following, **output_of(document)}
                 if not asked.validate_only:
                     transaction.put(name, document)
                     self._log(transaction, document, "STREAM_UPDATED", "the stream was updated")
@@ -196,6 +196,18 @@ class Streams:
             for stream in gone:
                 transaction.remove(stream)
         return gone
+
+    def _changed(self, current: Document, sent: Document, paths: masks.Paths) -> Stream | None:
+        """The stream after an update of these paths; None if that changes no more than the state.
+        Raises InvalidRequest, ResourceNotFound, IllegalMove."""
+        fields = [path for path in paths if path != _STATE]
+        if paths and not fields:
+            return None
+        check_not_listed(current)
+        following = shaped(Stream, masks.overlaid(current, sent, fields, STREAM_OUTPUT))
+        self._check_stream(following)
+        check_slot(shaped(Stream, current), following)
+        return following
 
     def _check_stream(self, shape: Stream) -> None:
         """Check that a stream is complete, and that its profiles exist and have the right kinds."""

@@ -39,8 +39,9 @@ class Supervised:
     is_deleted: bool
 
 
-Seen = Callable[[Mapping[str, Document], datetime], Sequence[Document]]
-"""The objects of a stream, given the objects reported before, by display name, and the time."""
+ObjectLook = Callable[[Mapping[str, Document], datetime], Sequence[Document]]
+"""Returns the objects of a stream, given those of the look before, by display name, and the
+time."""
 
 
 ObjectChange = Callable[[Document, Document], Document]
@@ -115,34 +116,26 @@ class Supervision:
             if document is not None:
                 transaction.put(name, {**document, "errors": list(errors)})
 
-    def observe_objects(self, stream: ResourceName, seen: Seen) -> None:
-        """Update the objects of a stream; those that no longer exist are removed. An object keeps
-        its name and creation time."""
+    def observe_objects(self, stream: ResourceName, look: ObjectLook) -> None:
+        """Update the objects of a stream; those that no longer exist are removed."""
         with self._database.transaction() as transaction:
             if transaction.get(stream) is None:
                 return
             known = {one["name"]: one for one in transaction.all(ResourceKind.OBJECT, str(stream))}
-            names = {one["displayName"]: one for one in known.values()}
             now = self._clock.now()
-            changed: dict[str, Document] = {}
-            entries: list[tuple[str, str, str]] = []
-            for one in seen(names, now):
-                name = str(
-                    ResourceName(
-                        str(stream), ResourceKind.OBJECT, object_id(stream, one["sourceObject"])
-                    )
-                )
-                old = known.pop(name, {})
-                job = _with_times(one["backfillJob"], old.get("backfillJob", {}), now)
-                made = old.get("createTime", format_time(now))
-                document = {"name": name, "createTime": made, **one, "backfillJob": job}
-                if document != {k: v for k, v in old.items() if k != "updateTime"}:
-                    changed[name] = {**document, "updateTime": format_time(now)}
-                    entries += _entries_of(old, document)
-            transaction.put_all(ResourceKind.OBJECT, str(stream), changed)
+            found = [
+                _object(stream, seen, known, now)
+                for seen in look({one["displayName"]: one for one in known.values()}, now)
+            ]
+            changed = [one for one in found if _is_changed(known.get(one["name"], {}), one)]
+            documents = {one["name"]: {**one, "updateTime": format_time(now)} for one in changed}
+            transaction.put_all(ResourceKind.OBJECT, str(stream), documents)
+            entries = [e for one in changed for e in _entries_of(known.get(one["name"], {}), one)]
             transaction.log(str(stream), format_time(now), *entries)
+            there = {one["name"] for one in found}
             for gone in known:
-                transaction.remove(gone)
+                if gone not in there:
+                    transaction.remove(gone)
 
     def change_object(self, name: ResourceName, change: ObjectChange) -> Document:
         """Change an object and return it, atomically with respect to `observe_objects`. Raises
@@ -197,6 +190,21 @@ class Supervision:
             for one in transaction.all(ResourceKind.OPERATION, parent)
             if not one["done"] and one["metadata"]["target"] == target
         ]
+
+
+def _object(
+    stream: ResourceName, seen: Document, known: Mapping[str, Document], now: datetime
+) -> Document:
+    """An object that was seen, without its update time. It keeps its name and creation time."""
+    name = ResourceName(str(stream), ResourceKind.OBJECT, object_id(stream, seen["sourceObject"]))
+    old = known.get(str(name), {})
+    job = _with_times(seen["backfillJob"], old.get("backfillJob", {}), now)
+    made = old.get("createTime", format_time(now))
+    return {"name": str(name), "createTime": made, **seen, "backfillJob": job}
+
+
+def _is_changed(old: Document, now: Document) -> bool:
+    return now != {name: value for name, value in old.items() if name != "updateTime"}
 
 
 def _entries_of(old: Document, now: Document) -> Iterator[tuple[str, str, str]]:
