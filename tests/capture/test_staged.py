@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore as Objects
 
-from mirrorlake.capture.landing.files.staged import StagedFile
+from mirrorlake.capture.landing.files.staged import StagedFile, batches_of
 from mirrorlake.landing.parquet import bounded
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type
@@ -175,3 +175,12 @@ class Limited(io.BytesIO):
         if self.tell() + len(content) > self._room:
             raise OSError(28, "No space left on device")
         return super().write(content)
+
+
+def test_rows_that_were_written_one_after_another_are_not_read_together(location: Store) -> None:
+    """Those of a table with long values would not fit into memory."""
+    file = StagedFile(location, "_file", SCHEMA)
+    for _ in range(3):
+        file.write(ROWS)
+    file.finish(FOOTER)
+    assert [batch.num_rows for batch in batches_of(location, "_file")] == [2, 2, 2]

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.capture.landing.files.staged import StagedFile, batches_of
+from mirrorlake.capture.landing.files.staged import StagedFile, left_of
 from mirrorlake.capture.landing.files.staged_data_file import StagedDataFile
 from mirrorlake.capture.origins import as_of, with_metadata
 from mirrorlake.delta.write.data_files import has_huge
@@ -74,11 +74,9 @@ class LoadFiles:
 
     def left(self, path: str, mask: np.ndarray) -> Iterator[pa.Table]:
         """The rows of a staged file for which the mask is true. Raises DamagedStagedFile."""
-        schema, start = self._staged_schema(), 0
-        for batch in batches_of(self.store, path):
-            which = pa.array(mask[start : start + batch.num_rows])
-            yield pa.Table.from_batches([batch]).filter(which).cast(schema)
-            start += batch.num_rows
+        schema = self._staged_schema()
+        for batch in left_of(self.store, path, mask):
+            yield pa.Table.from_batches([batch]).cast(schema)
 
     def _staged_schema(self) -> pa.Schema:
         return self._with_metadata(arrow_schema(self.schema).empty_table()).schema

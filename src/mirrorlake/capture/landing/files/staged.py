@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -89,10 +90,13 @@ class Dropped(Exception):
 
 
 def batches_of(store: Store, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a staged file, whose page checksums are verified. Raises DamagedStagedFile."""
+    """The rows of a staged file, whose page checksums are verified; no batch has rows of several
+    row groups, which together may not fit into memory. Raises DamagedStagedFile."""
     with store.open(path) as handle:
         try:
-            yield from pq.ParquetFile(handle, page_checksum_verification=True).iter_batches()
+            file = pq.ParquetFile(handle, page_checksum_verification=True)
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(row_groups=[group])
         except (pa.ArrowException, OSError) as error:
             if not is_damage(error):
                 raise
@@ -102,6 +106,14 @@ def batches_of(store: Store, path: str) -> Iterator[pa.RecordBatch]:
                 hint="Start again: its rows are then read from the source. Check the disk and the "
                 "memory of the machine.",
             ) from error
+
+
+def left_of(store: Store, path: str, mask: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The rows of a staged file for which the mask is true. Raises DamagedStagedFile."""
+    start = 0
+    for batch in batches_of(store, path):
+        yield batch.filter(pa.array(mask[start : start + batch.num_rows]))
+        start += batch.num_rows
 
 
 def is_damage(error: Exception) -> bool:
