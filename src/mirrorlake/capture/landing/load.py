@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import structlog
@@ -37,11 +36,9 @@ from mirrorlake.capture.landing.parts import (
     StillThere,
     VersionsFile,
     delete_others,
-    matching,
-    notes_in,
-    plain,
-    read_versions,
-    reason,
+    facts_of,
+    held,
+    still_there,
 )
 from mirrorlake.capture.landing.remote_parts import RemoteParts
 from mirrorlake.capture.landing.stage_part import STAGED
@@ -54,9 +51,8 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.table import SnapshotPart, SourceTable
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store, read_record
-from mirrorlake.version import VERSION
 
 log = structlog.get_logger()
 
@@ -210,32 +206,17 @@ class Loader:
         loading.guard()
         table_positions.describe(self.records, table, folder, loading.record.source)
         parts = loading.snapshot.parts(table)
-        notes = notes_in(self.store, folder, STAGED)
-        facts = [self._facts(loading, part, len(parts)) for part in parts]
-        found = matching(notes, facts)
-        loading.guard()
-        delete_others(self.store, folder, STAGED, found.values())
-        if found:
-            log.info(LOAD_RESUMED, table=str(table.table), parts=len(parts), kept=len(found))
-        elif notes:
-            log.info(LOAD_BEGUN_ANEW, table=str(table.table), reason=reason(notes, facts))
-        # Threads of an attempt before that was interrupted may still note parts.
-        self._attempt = max(self._attempt, *(note.attempt for note in notes), 0) + 1
-        return LoadOf(loading, table, folder, parts, facts, found, self._attempt)
-
-    def _facts(self, loading: Loading, part: SnapshotPart, parts: int) -> dict[str, Any] | None:
-        """On what the values of the rows of a part depend; None for one that is not noted."""
-        recognising = loading.snapshot.recognising
-        facts = recognising.facts(part) if recognising and parts > 1 else None
-        if facts is None:
-            return None
-        ours = {
-            "stream": [loading.record.stream, self.records.stream_id],
-            "source": dict(loading.record.source),
-            "release": VERSION,
-            "metadata": self.metadata,
-        }
-        return plain({**ours, **facts})
+        record = loading.record
+        stream = [record.stream, self.records.stream_id]
+        facts = facts_of(loading.snapshot, parts, record, stream=stream, metadata=self.metadata)
+        before = held(self.store, folder, STAGED, facts, loading.guard)
+        kept = len(before.notes)
+        if kept:
+            log.info(LOAD_RESUMED, table=str(table.table), parts=len(parts), kept=kept)
+        elif before.why_none:
+            log.info(LOAD_BEGUN_ANEW, table=str(table.table), reason=before.why_none)
+        self._attempt = max(self._attempt + 1, before.attempt)
+        return LoadOf(loading, table, folder, parts, facts, before.notes, self._attempt)
 
     def _stage(self, load: LoadOf, location: int) -> int:
         """Write the rows of a part to staged files. Returns the number of rows."""
@@ -281,19 +262,14 @@ class Loader:
 
     def _keep(self, load: LoadOf, location: int) -> int | None:
         """Stage a part that was read before, as it is in the snapshot; None to read it anew."""
-        note, part, snapshot = load.notes.get(location), load.parts[location], load.loading.snapshot
-        if note is None or snapshot.recognising is None:
+        note, part = load.notes.get(location), load.parts[location]
+        recognising = load.loading.snapshot.recognising
+        if note is None or recognising is None:
             return None
-        before = read_versions(self.store, load.folder, note)
-        if before is None:
+        found = still_there(self.store, load.folder, note, recognising, part)
+        if found is None or not self._is_intact(load, note, found):
             return None
-        try:
-            found = StillThere.of(note, before, snapshot.recognising.versions(part))
-        except RowsMoved:  # since the parts were listed
-            return None
-        if found.is_little or not self._is_intact(load, note, found):
-            return None
-        new = (rows for rows, _version in snapshot.recognising.only(part, found.new))
+        new = (rows for rows, _version in recognising.only(part, found.new))
         read = self._write_all(load, location, new)
         files = zip(note.files, found.masks, strict=True)
         for number, ((name, rows), mask) in enumerate(files):

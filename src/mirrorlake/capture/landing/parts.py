@@ -13,7 +13,7 @@ processes never write the same file.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,8 +24,13 @@ import pyarrow.parquet as pq
 
 from mirrorlake.capture.landing.files.staged import StagedFile, is_damage
 from mirrorlake.capture.records.files import UNREADABLE
+from mirrorlake.capture.records.stream import StreamRecord
+from mirrorlake.errors import RowsMoved
 from mirrorlake.model.landed import FORMAT
+from mirrorlake.sources.base import Recognising, Snapshot
+from mirrorlake.sources.table import SnapshotPart
 from mirrorlake.storage.store import Store
+from mirrorlake.version import VERSION
 
 NOTE = ".json"
 
@@ -85,13 +90,24 @@ class PartNote:
             return None
 
 
-def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts as a note has them."""
+def facts_of(
+    snapshot: Snapshot, parts: Sequence[SnapshotPart], record: StreamRecord, **ours: Any
+) -> list[dict[str, Any] | None]:
+    """By part, on what the values of its rows depend, as a note has it; None for one that is not
+    noted. record: of the stream; ours: what else it depends on that is no matter of the source."""
+    if snapshot.recognising is None or len(parts) < 2:
+        return [None] * len(parts)
+    ours |= {"source": dict(record.source), "release": VERSION}
+    found = map(snapshot.recognising.facts, parts)
+    return [None if facts is None else _plain({**ours, **facts}) for facts in found]
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(facts))
     return found
 
 
-def matching(
+def _matching(
     notes: Sequence[PartNote], parts: Sequence[Mapping[str, Any] | None]
 ) -> dict[int, PartNote]:
     """By the number of a part the newest note of it that holds. parts: the facts of each part."""
@@ -103,7 +119,7 @@ def matching(
     return found
 
 
-def reason(notes: Sequence[PartNote], parts: Sequence[Mapping[str, Any] | None]) -> str:
+def _reason(notes: Sequence[PartNote], parts: Sequence[Mapping[str, Any] | None]) -> str:
     """Why none of the notes holds."""
     for facts in parts:
         for note in notes:
@@ -172,7 +188,7 @@ class StillThere:
         return cls(masks, new, int(is_there.sum()))
 
 
-def read_versions(store: Store, folder: str, note: PartNote) -> pa.Table | None:
+def _read_versions(store: Store, folder: str, note: PartNote) -> pa.Table | None:
     """The versions of the rows that were read; None when they do not fit the files, or their file
     is damaged."""
     try:
@@ -185,7 +201,49 @@ def read_versions(store: Store, folder: str, note: PartNote) -> pa.Table | None:
     return found if found.num_rows == sum(rows for _name, rows in note.files) else None
 
 
-def notes_in(store: Store, folder: str, prefix: str) -> list[PartNote]:
+def still_there(
+    store: Store, folder: str, note: PartNote, recognising: Recognising, part: SnapshotPart
+) -> StillThere | None:
+    """Which rows of a noted part are in a snapshot; None where it is to be read anew."""
+    before = _read_versions(store, folder, note)
+    if before is None:
+        return None
+    try:
+        found = StillThere.of(note, before, recognising.versions(part))
+    except RowsMoved:  # since the parts were listed
+        return None
+    return None if found.is_little else found
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What holds of an earlier attempt. notes: by the number of a part; attempt: the number of the
+    next one; why_none: why none of the notes holds, empty if some do, or there are none."""
+
+    notes: Mapping[int, PartNote]
+    attempt: int
+    why_none: str = ""
+
+
+def held(
+    store: Store,
+    folder: str,
+    prefix: str,
+    parts: Sequence[Mapping[str, Any] | None],
+    guard: Callable[[], None],
+) -> Held:
+    """Find the notes in a folder that hold, and delete the other staged files there. parts: the
+    facts of each part; guard: raises when this process may no longer write."""
+    notes = _notes_in(store, folder, prefix)
+    found = _matching(notes, parts)
+    guard()
+    delete_others(store, folder, prefix, found.values())
+    # Threads of an attempt before that was interrupted may still note parts.
+    attempt = max((note.attempt for note in notes), default=0) + 1
+    return Held(found, attempt, _reason(notes, parts) if notes and not found else "")
+
+
+def _notes_in(store: Store, folder: str, prefix: str) -> list[PartNote]:
     """The notes in a folder whose files are there."""
     names = {file.name for file in store.list(folder).files if file.name.startswith(prefix)}
     found = [PartNote.read(store, folder, name) for name in sorted(names) if name.endswith(NOTE)]
