@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.capture.landing.files.staged import DamagedStagedFile
 from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.capture.origins import METADATA, ORDINALS, Committed, as_of, ended, with_metadata
+from mirrorlake.capture.staged.staged_file import DamagedStagedFile
 from mirrorlake.landing.parquet.unchanged import packed, unpacked
 from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import (

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore as Objects
 
-from mirrorlake.capture.landing.files.staged import StagedFile, batches_of
+from mirrorlake.capture.staged.staged_file import StagedFile, batches_of
 from mirrorlake.landing.parquet import bounded
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.capture.landing.parts import NOTE
 from mirrorlake.capture.landing.stage_part import STAGED
+from mirrorlake.capture.staged.parts import NOTE
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint, no_crash

@@ -21,7 +21,6 @@ import structlog
 
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
-from mirrorlake.capture.landing.files.staged import DamagedStagedFile, batches_of
 from mirrorlake.capture.landing.load_of import LAST, Loading, LoadOf, Order
 from mirrorlake.capture.landing.load_tasks import (
     LoadTasks,
@@ -30,7 +29,11 @@ from mirrorlake.capture.landing.load_tasks import (
     TableTasks,
     description_of,
 )
-from mirrorlake.capture.landing.parts import (
+from mirrorlake.capture.landing.remote_parts import RemoteParts
+from mirrorlake.capture.landing.stage_part import STAGED
+from mirrorlake.capture.records.records import Records
+from mirrorlake.capture.sink import Loaded, LoadProgress
+from mirrorlake.capture.staged.parts import (
     NOTE,
     PartNote,
     StillThere,
@@ -40,10 +43,7 @@ from mirrorlake.capture.landing.parts import (
     held,
     still_there,
 )
-from mirrorlake.capture.landing.remote_parts import RemoteParts
-from mirrorlake.capture.landing.stage_part import STAGED
-from mirrorlake.capture.records.records import Records
-from mirrorlake.capture.sink import Loaded, LoadProgress
+from mirrorlake.capture.staged.staged_file import DamagedStagedFile, batches_of
 from mirrorlake.capture.staging import as_staged, results
 from mirrorlake.errors import RowsMoved, TableError
 from mirrorlake.landing import publish

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirrorlake.capture.landing.parts import PartNote
 from mirrorlake.capture.landing.stage_part import STAGED
 from mirrorlake.capture.records.stream import StreamRecord
+from mirrorlake.capture.staged.parts import PartNote
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import Snapshot
 from mirrorlake.sources.table import SnapshotPart, SourceTable

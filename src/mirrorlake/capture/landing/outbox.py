@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.capture import origins, segments
-from mirrorlake.capture.landing.files.staged import StagedFile, batches_of
 from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
+from mirrorlake.capture.staged.staged_file import StagedFile, batches_of
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN, Alteration

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mirrorlake.capture.landing.files.load_files import LoadFiles, groups
 from mirrorlake.capture.landing.load_tasks import PartAnswer, PartFailure
-from mirrorlake.capture.landing.parts import VersionsFile
+from mirrorlake.capture.staged.parts import VersionsFile
 from mirrorlake.errors import (
     MirrorlakeError,
     RowsMoved,

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.landing import table_positions
-from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.origins import METADATA, with_metadata
 from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.segments import RowSegment
+from mirrorlake.capture.staged.staged_file import StagedFile
 from mirrorlake.landing import publish
 from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.model.arrow import arrow_schema

@@ -17,7 +17,6 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.capture.landing.files.staged import StagedFile
 from mirrorlake.capture.landing.outbox import Outbox, key_of
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
@@ -27,6 +26,7 @@ from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.segments import Closed, counts
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import BackfillRows, Lost
+from mirrorlake.capture.staged.staged_file import StagedFile
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import STOPPED, Cut, Cuts

@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.capture.landing.files.staged import StagedFile, left_of
 from mirrorlake.capture.landing.files.staged_data_file import StagedDataFile
 from mirrorlake.capture.origins import as_of, with_metadata
+from mirrorlake.capture.staged.staged_file import StagedFile, left_of
 from mirrorlake.delta.write.data_files import has_huge
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer

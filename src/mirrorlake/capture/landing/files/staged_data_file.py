@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.landing.files.staged import Staged
+from mirrorlake.capture.staged.staged_file import Staged
 from mirrorlake.delta.write import data_files
 from mirrorlake.model.landed import Checksum, Footer
 from mirrorlake.storage.store import Store

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.landing.files.staged import StagedFile, is_damage
 from mirrorlake.capture.records.files import UNREADABLE
 from mirrorlake.capture.records.stream import StreamRecord
+from mirrorlake.capture.staged.staged_file import StagedFile, is_damage
 from mirrorlake.errors import RowsMoved
 from mirrorlake.model.landed import FORMAT
 from mirrorlake.sources.base import Recognising, Snapshot
