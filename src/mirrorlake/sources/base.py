@@ -199,7 +199,8 @@ class SharedSnapshot(Protocol):
 
 
 class Recognising(Protocol):
-    """A snapshot that recognises rows which an earlier snapshot of the same source has read.
+    """A snapshot that recognises rows which an earlier snapshot of the same source has read. It is
+    one consistent view.
 
     A row has a version, which is a row of `versions`; its first column is unique in a part. Two
     rows of parts with equal facts are equal in all columns if their versions are. For several

@@ -74,7 +74,13 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A part of a table that is read in one go. Only its source interprets `range`."""
+    """A part of a table that is read in one go. Only its source interprets `range`.
+
+    is_described: reading it raises TableAltered where the columns are other ones than the stream
+    has described, and SourceUnavailable where the table was altered since the snapshot, as
+    `Snapshot.ordered` does.
+    """
 
     table: SourceTable
     range: Any = None
+    is_described: bool = False

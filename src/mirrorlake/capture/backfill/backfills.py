@@ -35,6 +35,7 @@ from mirrorlake.capture.backfill.jobs import (
     BackfillJobState,
     BackfillRecords,
 )
+from mirrorlake.capture.backfill.noted_rows import NotedRows
 from mirrorlake.capture.backfill.ranges import remaining
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.backfill.running import ReadResult, RunningBackfill, SnapshotSession
@@ -277,6 +278,7 @@ class Backfills:
             table = TableId.parse(job.request.table)
             mine = self._running.get(table)
             if job.state.is_over:
+                self._jobs.drop_parts(job)
                 self._over.add(job.request.id)
             elif job.request.id in stopped:
                 if mine and mine.job.request.id == job.request.id:
@@ -360,6 +362,7 @@ class Backfills:
             self._ends(now)
         job = job.now(self._clock.now(), state=state, message=message)
         self._record(job)
+        self._jobs.drop_parts(job)
         self._note_differing()
         log.info(
             BACKFILL_ENDED,
@@ -417,6 +420,7 @@ class Backfills:
         except CannotBackfill as error:
             self._end(running, BackfillJobState.UNSUPPORTED, error.what)
             return
+        jobs = self._jobs
         reading = ChunkReading(
             self._snapshot,
             running.table,
@@ -424,6 +428,7 @@ class Backfills:
             running.limits,
             self._clock,
             is_estimated=running.job.expected is None,
+            noted=NotedRows(jobs.records, jobs.parts_of(running.job), self._guard, self._reached),
         )
         running.session = SnapshotSession(ChangeWindow(running.table, loop.complete), reading, now)
 

@@ -1,7 +1,9 @@
 """Requested backfills and their progress: records below those of the stream.
 
 `<id>.request.json` and `<id>.stop.json` are created by the process that requests it, once each;
-`<id>.json` holds the progress, and only capture writes it. So each file has a single writer.
+`<id>.json` holds the progress, and only capture writes it. So each file has a single writer. The
+folder `<id>` has the parts that are read of a table without ranges (`noted_rows.py`), until the
+backfill is over.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -263,8 +266,19 @@ class BackfillRecords:
         """Remove the records of all backfills."""
         self._drop(self.jobs())
 
+    def parts_of(self, job: BackfillJob) -> str:
+        """The folder of the parts that a backfill has read of a table without ranges."""
+        return f"{self.folder}/{job.request.id}"
+
+    def drop_parts(self, job: BackfillJob) -> None:
+        """Remove the parts that a backfill has read, which is over. What another thread is still
+        staging is left to the next call."""
+        with suppress(OSError):
+            self.records.store.delete_folder(self.parts_of(job))
+
     def _drop(self, jobs: Sequence[BackfillJob]) -> None:
         for job in jobs:
+            self.drop_parts(job)
             for kind in (REQUEST, STOP, STATE):
                 self.records.store.delete(f"{self.folder}/{job.request.id}{kind}")
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
+from mirrorlake.capture.backfill.noted_rows import NotedRows
 from mirrorlake.capture.backfill.stored_rows import StoredRows
 from mirrorlake.errors import (
     CannotBackfill,
@@ -72,12 +74,14 @@ def chunks(
     limits: ChunkLimits,
     is_over: Callable[[], bool] = lambda: False,
     is_ended: Callable[[], bool] = lambda: False,
+    noted: NotedRows | None = None,
 ) -> Iterator[ReadChunk]:
     """The range in chunks, of which the last may have no rows. is_over: whether what is read is a
-    chunk already; is_ended: whether to read no more of a table without ranges. Raises
-    CannotBackfill, and what `Snapshot.ordered` raises."""
+    chunk already; is_ended: whether to read no more of a table without ranges; noted: keeps what is
+    read of one. Raises CannotBackfill, and what `Snapshot.ordered` raises."""
     if not has_ranges(table):
-        yield from _pieces(snapshot, table, keys, limits, is_ended)
+        read = partial(noted.of, snapshot) if noted else snapshot.ordered
+        yield from _pieces(snapshot, read, table, keys, limits, is_ended)
         return
     empty = nullable_schema(table.schema).empty_table()
     held, upto = empty, snapshot.point
@@ -104,6 +108,7 @@ def hashes_of(table: SourceTable) -> HashRange:
 
 def _pieces(
     snapshot: Snapshot,
+    read: Callable[[SourceTable, KeyRange], Iterator[tuple[pa.RecordBatch, LogPoint]]],
     table: SourceTable,
     keys: KeyRange,
     limits: ChunkLimits,
@@ -115,7 +120,8 @@ def _pieces(
     held, upto = schema.empty_table(), snapshot.point
     with closing(StoredRows(hashes, schema)) as stored:
         is_stored = False
-        for batch, point in snapshot.ordered(table, keys):
+        # Not by a name, which an error would keep open: it knows this frame.
+        for batch, point in read(table, keys):
             upto = upto.join(point)
             rows = pa.Table.from_batches([batch]).cast(schema)
             held = pa.concat_tables([held, rows])
@@ -180,10 +186,12 @@ class ChunkReading:
         clock: Clock,
         *,
         is_estimated: bool = False,
+        noted: NotedRows | None = None,
     ) -> None:
+        """noted: as of `chunks`."""
         self._take, self._table, self._keys, self._limits = snapshot, table, keys, limits
         self._clock, self._begun = clock, float("inf")
-        self._is_estimated = is_estimated
+        self._is_estimated, self._noted = is_estimated, noted
         self.expected: int | None = None
         self._snapshot: Snapshot | None = None
         self._chunks: Iterator[ReadChunk] | None = None
@@ -206,12 +214,17 @@ class ChunkReading:
                     self._limits,
                     self.is_over,
                     lambda: self._is_ended,
+                    self._noted,
                 )
             found = next(self._chunks)
             if self._is_estimated and self._snapshot and self.expected is None:
                 self.expected = self._snapshot.estimated(self._table, self._keys)
         except (TableError, SourceUnavailable, StorageUnavailable) as error:
             return error
+        except OSError as error:
+            if (known := StorageUnavailable.of(error)) is None:
+                raise
+            return known
         if found.is_read:
             self.is_read = True
             self._release()

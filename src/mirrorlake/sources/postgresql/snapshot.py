@@ -159,6 +159,8 @@ class PostgresSnapshot:
         """The output of a COPY from a part that stays where it is meanwhile: columns `before` those
         of the table, which come with `rows`."""
         with self._reading(part.table) as connection:
+            if part.is_described:
+                self._lock(connection, part.table)
             outside = partial(connect, self._settings.url)
             lock = partial(heaps.lock, connection, part, outside, by_ctid=by_ctid)
             types = self._patiently(connection, lock)
@@ -224,10 +226,7 @@ class PostgresSnapshot:
         read, or the snapshot is closed."""
         check_readable(table)
         with self._reading(table) as connection:
-            relation = relation_of(connection, table)
-            lock_waits.lock(connection, table, relation)
-            with closing(connect(self._settings.url)) as now:
-                locked.check(connection, now, table, self._known(table))
+            relation = self._lock(connection, table)
             columns = named_columns(
                 connection, table, relation, self._settings.extremes, self._noted
             )
@@ -235,6 +234,15 @@ class PostgresSnapshot:
                 for batch in found:
                     yield batch, self.point
             connection.execute(_UNLOCK)
+
+    def _lock(self, connection: Connection, table: SourceTable) -> sql.Composed:
+        """Keep a table, with its partitions, as it is until the transaction ends, if the stream has
+        described it as it is. Returns it by the name that it has."""
+        relation = relation_of(connection, table)
+        lock_waits.lock(connection, table, relation)
+        with closing(connect(self._settings.url)) as now:
+            locked.check(connection, now, table, self._known(table))
+        return relation
 
     def _in_order(
         self,
