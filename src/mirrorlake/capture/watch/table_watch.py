@@ -103,8 +103,11 @@ class TableWatch:
             return
         # As it is now: it may have got a key just before.
         table = next((one for one in self._source.discover() if one.table == part.table), None)
-        if table is None:
-            return
+        if table is not None:
+            self._treat_differing(table, part)
+
+    def _treat_differing(self, table: SourceTable, part: TableDiffers) -> None:
+        """Note that the table differs, stop it, or have it read again. table: as it is now."""
         if part.kinds <= self._settings.ignores & schema_policy.MARKED and self._is_markable:
             self.ignored.note(part.table, part.error)
             return
@@ -152,21 +155,25 @@ class TableWatch:
 
         tables: those of the source.
         """
-        for finding in self._findings.told(self._looked(tables)):
-            if finding.check == DIFFERS and finding.table is not None and finding.kind:
-                error = TableAltered(finding.message, table=str(finding.table), hint=finding.remedy)
+        for finding in self._findings.told(self._look_and_add_again(tables)):
+            is_error = finding.severity is CheckSeverity.ERROR
+            if finding.table is None:
+                if is_error:
+                    return SourceGap(finding.message, where="the source", hint=finding.remedy)
+                continue
+            name = str(finding.table)
+            if finding.check == DIFFERS and finding.kind:
+                error = TableAltered(finding.message, table=name, hint=finding.remedy)
                 kinds = frozenset({finding.kind})
                 self.differs(TableDiffers(finding.table, kinds, error, (), finding.within))
-            if finding.severity is CheckSeverity.ERROR and finding.table is None:
-                return SourceGap(finding.message, where="the source", hint=finding.remedy)
-            if finding.severity is CheckSeverity.ERROR and finding.table is not None:
+            if is_error:
                 as_what = TableAltered if finding.check == ALTERED else TableError
-                lost = as_what(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._lost(finding.table, lost)
+                self._lost(finding.table, as_what(finding.message, table=name, hint=finding.remedy))
         return None
 
-    def _looked(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:
-        """What the source finds now, after tables that it has ceased to stream were added again."""
+    def _look_and_add_again(self, tables: Sequence[SourceTable]) -> Sequence[CheckResult]:
+        """Add tables again that the source has ceased to stream, and have them read again. Returns
+        what the source finds then. tables: those of the source."""
         found, streamed = self._source.watch(self._streamed()), self._streamed()
         if self._backfills.refused or not all(sink.is_corrected for sink in self._sinks):
             return list(unpublished.without_repair(found))
@@ -174,8 +181,8 @@ class TableWatch:
         is_ignored = SchemaChangeKind.PUBLICATION_CHANGED in self._settings.ignores
         require = self.ignored.note if is_ignored else self._backfills.require
         tried = unpublished.include(self._source.objects, again, require)
-        held = {Inclusion.LOCKED, Inclusion.AWAITED}
-        waiting = {table for table, outcome in tried.items() if outcome in held}
+        later = {Inclusion.LOCKED, Inclusion.AWAITED}
+        waiting = {table for table, outcome in tried.items() if outcome in later}
         self._backfills.hold(waiting)
         if Inclusion.ADDED in tried.values():
             self._records.reached(CrashPoint.PUBLICATION_JOINED)
