@@ -10,11 +10,13 @@ import pytest
 from mirrorlake import root
 from mirrorlake.app.own_root import of_root
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.app.status import mirror_status
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.records.records import Records
+from mirrorlake.cli.status import show_status
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint
@@ -136,9 +138,15 @@ def beside(database: Database, store: LocalStore) -> EvolvingDatabase:
     return evolving
 
 
-def test_tables_do_not_wait_for_the_rows_of_a_large_one(beside: EvolvingDatabase) -> None:
+def test_tables_do_not_wait_for_the_rows_of_a_large_one(
+    beside: EvolvingDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
     with beside.capturing():
         beside.apply()
+        show_status(mirror_status.read(of_root(beside.store.root)))
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "public.apples: its rows are read beside its changes" in shown
+        assert "mirrorlake backfill" not in shown
         assert Records(beside.store, root.LANDING).unloaded() == {"public.apples", "public.pears"}
         assert ids(beside) == []
         beside.check("log")

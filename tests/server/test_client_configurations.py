@@ -194,6 +194,7 @@ def test_a_stream_loads_the_rows_that_it_was_told_to_and_stops_a_dropped_table(
     tables = ["a.big", "a.small", "b.t"]
     assert [one for one in tables if matches(one, project.capture.load)] == loaded
     assert not project.capture.load_joining
+    assert project.capture.load_beside == (10 << 30 if loaded else None)
     assert project.capture.stops_at == {SchemaChangeKind.TABLE_DROPPED}
 
 

@@ -74,8 +74,11 @@ def show_status(found: Status) -> None:
         show(line)
     if found.lands:
         _show_tables(found.tables)
+    unread = (job.request for job in found.backfills if not job.state.is_over)
+    being_read = {request.table for request in unread if request.is_whole}
     for table in found.tables:
-        for line in [_gone(table.dropped)] if table.dropped else _notes(table):
+        notes = _notes(table, is_being_read=table.table in being_read)
+        for line in [_gone(table.dropped)] if table.dropped else notes:
             show(f"{table.table}: {line}")
     for name, at in found.left_out.items():
         show(f"{name}: left out since {readable_time(at)}: {LEFT_OUT}. {ADMIT.format(name)}")
@@ -185,9 +188,9 @@ def _notes_of_events(table: TableStatus) -> Iterator[str]:
         )
 
 
-def _notes(table: TableStatus) -> Iterator[str]:
+def _notes(table: TableStatus, *, is_being_read: bool) -> Iterator[str]:
     """Notes on a table: its error, what it waits for, what events told, its change feed, what
-    changed without effect, whether it is append-only."""
+    changed without effect, whether it is append-only. is_being_read: a backfill reads all of it."""
     from mirrorlake.model.landed import format_time, readable_time
 
     if table.error:
@@ -197,7 +200,9 @@ def _notes(table: TableStatus) -> Iterator[str]:
     yield from _notes_of_events(table)
     if table.feed and (feed := str(table.feed)):
         yield f"the change feed {feed}"
-    if not table.is_loaded:
+    if not table.is_loaded and is_being_read:
+        yield "its rows are read beside its changes, and some are missing until that is done"
+    elif not table.is_loaded:
         yield (
             "only its changes are captured, and its earlier rows are missing; "
             f"`mirrorlake backfill {table.table}` reads them"

@@ -92,3 +92,18 @@ def test_an_object_whose_rows_are_not_loaded_has_no_backfill_until_one_is_asked_
     )
     (one,) = objects_of(Status("m", None, None), {ORDERS: None}, lambda: asked, {}, NOW)
     assert one["backfillJob"]["state"] == "PENDING"
+
+
+@pytest.mark.clause("ST-286", "ST-289")
+def test_a_load_beside_changes_is_the_automatic_backfill_of_its_object_and_no_error() -> None:
+    job = BackfillJob(
+        BackfillRequest("a", "shop.orders", reason="its rows are loaded beside its changes"),
+        BackfillJobState.ACTIVE,
+        rows=5,
+    )
+    said = CaptureSaid([job], unloaded=["shop.orders"])
+    (one,) = objects_of(Status("m", None, None), {ORDERS: None}, lambda: said, {}, NOW)
+    backfill = one["backfillJob"]
+    assert (backfill["state"], backfill["trigger"]) == ("ACTIVE", "AUTOMATIC")
+    assert backfill["progress"]["rows"] == 5
+    assert one["errors"] == backfill["errors"] == []

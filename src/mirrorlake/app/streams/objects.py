@@ -102,7 +102,8 @@ def objects_of(
         one = _object(table, tables.get(name), refused, before.get("errors", []), now)
         if name in asked:
             one["backfillJob"] = backfill_document(asked[name], before, now)
-            one["errors"] += _difference(asked[name], before.get("errors", []), now)
+            if name not in said.unloaded:  # else it is the load of its rows
+                one["errors"] += _difference(asked[name], before.get("errors", []), now)
         elif name in said.unloaded and refused is None:
             one["backfillJob"] = {
                 "state": BackfillState.NOT_STARTED.name,

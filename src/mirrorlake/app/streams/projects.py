@@ -9,7 +9,7 @@ from pathlib import Path
 from mirrorlake.app.streams.connections import check_live, postgres_url
 from mirrorlake.app.streams.destinations import below, in_bucket, in_folder
 from mirrorlake.capture.events.settings import EventsSettings
-from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.settings import LOAD_BESIDE, CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Document
@@ -106,14 +106,16 @@ def _source(stream: Stream, profiles: ProfileOf, places: ServiceFolders) -> Post
 
 
 def _capture(stream: Stream) -> CaptureSettings:
-    """Rows are loaded of the tables that are there when the stream begins (ST-285, ST-291). A table
-    that is dropped has an error (ST-256)."""
+    """Rows are loaded of the tables that are there when the stream begins (ST-285, ST-291): of
+    large ones beside their changes. A table that is dropped has an error (ST-256)."""
     stops_at = frozenset({SchemaChangeKind.TABLE_DROPPED})
     if stream.backfill_none is not None:
         return CaptureSettings(load=("!*",), load_joining=False, stops_at=stops_at)
     excluded = stream.backfill_all.postgresql_excluded_objects if stream.backfill_all else None
     patterns = [f"!{pattern}" for pattern, _columns in _patterns(excluded)]
-    return CaptureSettings(load=("*.*", *patterns), load_joining=False, stops_at=stops_at)
+    return CaptureSettings(
+        load=("*.*", *patterns), load_joining=False, load_beside=LOAD_BESIDE, stops_at=stops_at
+    )
 
 
 def destination_of(
