@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
+from mirrorlake.sources.postgresql.refusals import failure
 from tests.cli.conftest import PROJECT, Run
 from tests.cli.terminal import Terminal
 from tests.conftest import Database
@@ -147,6 +148,10 @@ class TestWrongTurns:
             monkeypatch.setenv("SOURCE", server.url)
             (tmp_path / "mirrorlake.yaml").write_text(PROJECT.format(name="replica"))
             assert run("run").code == 1
+            with psycopg.connect(server.url, autocommit=True) as sql:  # as `repair` does
+                with pytest.raises(psycopg.OperationalError) as refused:
+                    sql.execute("select pg_create_logical_replication_slot('s', 'pgoutput')")
+                assert "`mirrorlake check`" in failure(refused.value)[1]
             (finding,) = (f for f in errors(run) if f["check"] == "wal_level")
             assert "restart PostgreSQL" in finding["remedy"]
             (statement,) = statements(finding)

@@ -124,8 +124,8 @@ def _told_of(lost: Abandoned) -> dict[str, Any]:
     match lost.silence:
         case Silence.ENDED:
             message = (
-                f"{lost.holder} was killed, or its machine went down, or its disk was too full "
-                "to note why it ended, which its log says."
+                f"{lost.holder} was killed, or its machine went down, or its storage took no note "
+                "of why it ended, which its log says."
             )
         case Silence.UNKNOWN:
             message = (

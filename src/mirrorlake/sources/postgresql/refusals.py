@@ -104,9 +104,10 @@ def failure(error: psycopg.OperationalError) -> tuple[str, str, str]:
         return SILENT, "Check that it is running, and the host and port in the URL.", ""
     if error.sqlstate == _NO_LOCK:
         return "did not grant a lock in time", "See pg_locks for who holds it.", ""
-    return "returned an error", _SEE_LOG, ""
+    return "returned an error", _NOT_READY if error.sqlstate == _NOT_NOW else _SEE_LOG, ""
 
 
+_NOT_READY = "`mirrorlake check` tests what the server needs, and says how to set it."
 _SEE_LOG = "See the message and the log of the server."
 _SEVERITY = re.compile(r"failed: \w+:  ")
 """Before a message of the server, as `FATAL`, in the language of the server; those of libpq have
