@@ -547,7 +547,7 @@ class Capture:
         self._land_dropped({table.table for table in self._streamed()} - {t.table for t in now})
         self._check_source(now)
         streamed = {table.table for table in self._tables}
-        found = {table.table for table in self._unaltered(self._carried.among(now, streamed))}
+        found = {table.table for table in self._unaltered(self._carried.decide(now, streamed))}
         is_joining = bool(self._carried.replaced(now) or found - streamed)
         if not is_joining:
             self._joining.end()

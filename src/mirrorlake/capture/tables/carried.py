@@ -49,17 +49,18 @@ class CarriedTables:
             self._records.end_admission()
         selected = self._source.discover()
         self.dropped.came_back(selected)
-        return self.among(selected, ())
+        return self.decide(selected, ())
 
-    def among(
+    def decide(
         self, selected: Sequence[SourceTable], written: Collection[TableId]
     ) -> list[SourceTable]:
-        """The tables to capture. selected: those that are there; written: those that a writer is
-        open for."""
+        """Record what has become of the tables, and delete what was dropped a while ago. Returns
+        the tables to capture. selected: those that are there; written: those that a writer is open
+        for."""
         records, sinks, ignored = self._records, self._sinks, self._settings.ignores
         self.dropped.look(selected, written)
-        admitted = members.admitted(selected, records, sinks, ignored, self._clock)
-        return members.captured(admitted, records, sinks)
+        admitted = members.admit(selected, records, sinks, ignored, self._clock)
+        return members.decide(admitted, records, sinks)
 
     def replaced(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         """Tables that were created again since they were loaded, and are loaded again."""

@@ -52,13 +52,14 @@ SELECTION = "selection"
 """Of a table that stopped because of it: which columns and rows were selected then."""
 
 
-def captured(
+def decide(
     selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
 ) -> list[SourceTable]:
-    """The tables to capture, by name."""
+    """Record which tables are stopped, and for which the reason is gone. Returns those of the
+    selected tables that can be captured, some of which are stopped."""
     _rename_stopped([table.table for table in selected], records)
     for table in selected:
-        _admit(table, records, sinks)
+        _stop_or_free(table, records, sinks)
     _leave_out({table.table for table in selected}, records, sinks)
     known = records.known()
     return [
@@ -68,15 +69,16 @@ def captured(
     ]
 
 
-def admitted(
+def admit(
     selected: Sequence[SourceTable],
     records: Records,
     sinks: Sequence[Sink],
     kinds: Collection[SchemaChangeKind],
     clock: Clock,
 ) -> list[SourceTable]:
-    """The tables that take part: where the project ignores tables that are created, those that were
-    there when that was first seen, or that a sink holds. kinds: the changes that it ignores.
+    """Record which tables take part, and return them: where the project ignores tables that are
+    created, those that were there when that was first seen, or that a sink holds. kinds: the
+    changes that it ignores.
 
     It is recorded before the first of them is captured, so that a crash lets no table in.
     """
@@ -266,7 +268,9 @@ def _without_later(findings: Sequence[CheckResult], admitted: Collection[str]) -
     return found
 
 
-def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
+def _stop_or_free(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
+    """Stop a selected table that cannot be captured, or was not for a while; forget why one is
+    stopped that can begin now."""
     name = str(table.table)
     code = records.stopped().get(name, {}).get("code")
     if table.refused is not None:
