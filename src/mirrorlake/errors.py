@@ -159,7 +159,7 @@ class ProcessSuspended(Unavailable):
     """A process that captures or applies is suspended (SIGSTOP, Ctrl-Z, a debugger)."""
 
 
-_NO_ROOM = "Free space on the disk and start again. Nothing is lost."
+_NO_ROOM = "Free space on the disk, and start again what has ended. Nothing is lost."
 _NO_RIGHT = "Grant this user read and write access."
 _STORAGE = {
     errno.ENOSPC: _NO_ROOM,

@@ -90,7 +90,8 @@ def test_output_that_does_not_fit_on_the_disk_is_one_error(
     assert done.returncode == 3
     (line,) = " ".join(done.stderr.split()).split("mirrorlake: ")[1:]
     assert line.endswith(
-        ": no space left on device. Free space on the disk and start again. Nothing is lost."
+        ": no space left on device. Free space on the disk, and start again what has ended. "
+        "Nothing is lost."
     )
     assert unbuffered or line.startswith("the output cannot be written: ")
 
