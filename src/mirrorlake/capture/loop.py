@@ -152,8 +152,10 @@ class CaptureLoop:
                 self._differs(part)
             elif isinstance(part, SchemaChange | Truncation) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
-        parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]
-        landed = replace(chunk, parts=parts)
+        landed = chunk
+        if any(writer.is_corrected for writer in self._writers):  # else it may read rows in vain
+            parts = [kept for part in chunk.parts if (kept := self._landed(part)) is not None]
+            landed = replace(chunk, parts=parts)
         for writer in self._writers:
             writer.take(landed if writer.is_corrected else chunk, self._clock.monotonic())
         self._taken(chunk)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from mirrorlake import config, root
@@ -32,6 +33,7 @@ from mirrorlake.capture.sink import Sink
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.sources.postgresql.source import PostgresSource
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.apply.events.drawn_files import rows_of
@@ -61,6 +63,16 @@ MORE = """
 """
 SMALL = BackfillSettings(ChunkLimits(rows=5))
 APPLES = "public.apples"
+
+
+class Counting(PostgresSource):
+    """Counts how often values are read that were not sent."""
+
+    rereads = 0
+
+    def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
+        Counting.rereads += 1
+        return super().reread(table, keys)
 
 
 @dataclass
@@ -99,7 +111,7 @@ class Beside:
     ) -> Iterator[Capture]:
         reached = dying or Dying()
         name = self.evolving.made
-        source = PostgresSource(self.evolving.database.settings(slot=name, publication=name))
+        source = Counting(self.evolving.database.settings(slot=name, publication=name))
         records = Records(self.evolving.store, root.LANDING, reached=reached)
         events = EventsSettings("apples", self.bucket)
         store, clock = LocalStore(self.bucket), WallClock()
@@ -303,4 +315,17 @@ def test_a_load_that_is_stopped_stops_its_table_until_it_is_reset(beside: Beside
     plan_reset(of_root(beside.evolving.store.root), [APPLES]).execute()
     beside.evolving.run(CHANGES)
     beside.capture()
+    beside.check()
+
+
+@pytest.mark.crash
+@pytest.mark.full
+def test_values_that_were_not_sent_are_read_once(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert beside.capture(Dying(CrashPoint.BACKFILL_BEGUN))
+    beside.evolving.run("update apples set note = 'new' where id = 3")
+    monkeypatch.setattr(Counting, "rereads", 0)
+    beside.capture()
+    assert Counting.rereads == 1
     beside.check()
