@@ -352,10 +352,11 @@ class _Player:
         yield from (file for file in random.sample(files, 2) if file[2])
 
     def _note(self, form: str, kinds: Kinds, events: Sequence[dict[str, Any]]) -> None:
-        """Remember which types the columns of tables have in a file. A file of Avro tells them
-        whether or not its rows have values, as a deletion of Oracle may have no key. A truncation
-        has no row."""
+        """Remember which types the columns of tables have in a file. A truncation has no row. In a
+        file of one table a column has its type whether or not there is a value: a deletion of
+        Oracle may have no key. In one of several tables it may be a column of another one."""
         _, name = PLACES[self._run.source]
+        tables = {one["source_metadata"][name] for one in events}
         for one in events:
             table = one["source_metadata"][name]
             if one["source_metadata"]["change_type"] == "TRUNCATE":
@@ -363,8 +364,8 @@ class _Player:
             if form != "avro":
                 self._has_json.add(table)
                 continue
-            for column, kind in kinds._asdict().items():
-                self._kinds[table][column].add(kind)
+            for column in one["payload"] if len(tables) > 1 else kinds._fields:
+                self._kinds[table][column].add(getattr(kinds, column))
 
     def check_types(self, table: str) -> None:
         """Each column has the least type that has the values of all types in files."""
