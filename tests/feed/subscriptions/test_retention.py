@@ -34,6 +34,7 @@ from mirrorlake.config import load
 from mirrorlake.delta.log import checkpoint
 from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.feed.commits.history import CommitHistory
 from mirrorlake.feed.subscriptions.retention import KEEPS
 from mirrorlake.storage.local import LocalStore
 from tests.doubles.clock import SteppedClock
@@ -268,6 +269,23 @@ def test_a_table_that_keeps_nothing_is_kept_for_its_readers(tmp_path: Path, time
     assert read(table) == [2]
     vacuum(tmp_path, days=1)
     assert says(table) == days(7, 30)
+
+
+@pytest.mark.clause("CF-187")
+def test_a_log_that_is_kept_for_an_hour_is_looked_at_in_time(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / PATH, **{"delta.logRetentionDuration": "interval 1 hour"})
+    table.change((INSERT, (1, "a")))
+    with subscribe("audit", table.path, start="beginning") as subscription:
+        list(subscription)
+    table.change((UPDATE, (1, "b")))
+    committed = CommitHistory(table.log).time(table.log.snapshot().version)
+    clock = SteppedClock(committed + timedelta(minutes=50))
+    store = LocalStore(tmp_path)
+    engine = Engine(store, InProcessRunner(), LogCommitter(), LogTables(store))
+    vacuums = Vacuums(store, engine, clock, None, timedelta(days=14))
+    assert vacuums.may_clean_log(PATH)
+    clock.advance(5 * 60)
+    assert not vacuums.may_clean_log(PATH)
 
 
 @pytest.mark.clause("CF-188")

@@ -45,8 +45,8 @@ INTERVAL = timedelta(days=1)
 EVERY = 60.0
 """Seconds between two looks at most."""
 LOOKED = 3_600.0
-"""Seconds for which the log of a table may be cleaned after a look at its readers: much less than
-the margin by which they are held early."""
+"""Seconds, at most, for which the log of a table may be cleaned after a look at its readers: much
+less than the margin by which they are held early, if the log is kept for days."""
 
 ReadersOf = Callable[[str], Sequence[FeedReader]]
 """Who reads the feed of the table at a path, beside its subscriptions."""
@@ -177,11 +177,15 @@ class Vacuums:
         except (MirrorlakeError, OSError, BrokenLog) as error:
             log.warning(LOG_HELD, path=path, subscriptions=None, reason=type(error).__name__)
             return False
-        names = [one.reader for one in needed if one.is_held_in_log(self._clock.now())]
+        moment = self._clock.now()
+        names = [one.reader for one in needed if one.is_held_in_log(moment)]
         if names:
             log.warning(LOG_HELD, path=path, subscriptions=names)
             return False
-        self._cleanable[path] = now + LOOKED
+        # Where the log keeps commits for an hour or so, one may be due to be held before the next.
+        coming = [one.forgotten - moment for one in needed if one.forgotten > moment]
+        seconds = min((time.total_seconds() for time in coming), default=LOOKED)
+        self._cleanable[path] = now + min(seconds, LOOKED)
         return True
 
     def preview(self, path: str) -> VacuumOutcome:
