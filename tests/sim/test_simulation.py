@@ -86,7 +86,7 @@ def test_the_simulation_does_read_altered_tables_again() -> None:
 
 
 def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
-    runs = [Simulation(seed, is_damaged=bool(seed % 2)) for seed in range(16)]
+    runs = [Simulation(seed, is_damaged=bool(seed % 2)) for seed in range(10, 26)]
     for run in runs:
         run.run()
     found = [
