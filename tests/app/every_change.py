@@ -18,8 +18,9 @@ class Change:
     """A change of `apples`, `plums` or `parts`.
 
     first: what is done before, when the tables are mirrored; name: what `apples` is called after
-    it; new: a table that is mirrored from then on; dropped: one that is gone from then on;
-    is_alone: it cannot be in a transaction with rows.
+    it; new: a table that is mirrored from then on; dropped: one that is gone from then on; days:
+    of rows that `parts` takes after it, one for each partition but the first; apart: a table that
+    is no partition any more; is_alone: it cannot be in a transaction with rows.
     """
 
     statement: str
@@ -27,6 +28,8 @@ class Change:
     name: str = "apples"
     new: str = ""
     dropped: str = ""
+    days: Sequence[int] = (11,)
+    apart: str = ""
     is_alone: bool = False
 
 
@@ -111,10 +114,12 @@ CHANGES = {
         "create table pears (id int primary key); insert into pears values (1), (2)", new="pears"
     ),
     "table rewritten": Change("cluster apples using apples_pkey", is_alone=True),
-    "partition attached": Change(_ATTACH),
-    "partition detached": Change("alter table parts detach partition parts_2"),
+    "partition attached": Change(_ATTACH, days=(11, 21)),
+    "partition detached": Change(
+        "alter table parts detach partition parts_2", days=(), apart="parts_2"
+    ),
     "partition truncated": Change("truncate parts_2"),
-    "partition dropped": Change("drop table parts_2"),
+    "partition dropped": Change("drop table parts_2", days=()),
     "enum value added": Change("alter type mood add value 'new'"),
     "enum value renamed": Change("alter type mood rename value 'good' to 'fine'"),
     "domain changed": Change("alter domain weight drop constraint weight_check"),
@@ -172,15 +177,35 @@ APPLYING = (
 )
 
 
-def rows(name: str, number: int) -> str:
-    """Statements that write rows of each kind. name: of `apples` by now; number: 1 and up."""
-    return f"""
-        insert into {name} (id, a, b) values ({number * 100}, 1, {number}), ({number}0, 2, 2);
-        update {name} set b = -{number} where id in ({number}, {number} + 5, 9);
-        delete from {name} where id = {number} + 1;
+def rows(number: int, change: Change | None = None) -> str:
+    """Statements that write rows of each kind. number: 1 and up; change: which was made before."""
+    now = change or Change("")
+    statements = f"""
+        insert into {now.name} (id, a, b) values ({number * 100}, 1, {number}), ({number}0, 2, 2);
+        update {now.name} set b = -{number} where id in ({number}, {number} + 5, 9);
+        delete from {now.name} where id = {number} + 1;
         insert into parts values ({number * 100}, {number}); delete from parts where id = {number};
         insert into log values ({number})
     """
+    places = [("parts", day) for day in now.days] + [(now.apart, 11)] * bool(now.apart)
+    for table, day in places:
+        statements += f"""
+            ; insert into {table} values ({number * 100}, {day}), ({number * 100 + 1}, {day});
+            update {table} set note = '{number}' where id in (5, 7, {number * 100});
+            delete from {table} where id = {number * 100 - 100 or 4} and day >= {day}
+        """
+    if now.new:
+        statements += f"""
+            ; insert into {now.new} values ({number * 10}), ({number * 10 + 1});
+            update {now.new} set id = {number * 10 + 2} where id = {number * 10};
+            delete from {now.new} where id = {number * 10 - 9} or id = 1
+        """
+    if now.dropped != "plums":
+        statements += f"""
+            ; insert into plums values ({number * 10}, 'c');
+            update plums set note = '{number}' where id = 1; delete from plums where id = 2
+        """
+    return statements
 
 
 class DyingAtEach:
@@ -205,7 +230,7 @@ def live(evolving: EvolvingDatabase, change: Change, *, at_once: bool) -> None:
         evolving.capture()
     dying = DyingAtEach({*CAPTURING, *FOLLOWING})
     statement = change.statement.format(publication=evolving.made)
-    before, between = rows("apples", 1), rows(change.name, 2)
+    before, between = rows(1), rows(2, change)
     if at_once and not change.is_alone:
         evolving.run(f"{before}; {statement}; {between}")
     else:
@@ -216,7 +241,7 @@ def live(evolving: EvolvingDatabase, change: Change, *, at_once: bool) -> None:
     while evolving.capture(dying):
         pass
     assert len(dying.left & {*CAPTURING}) <= 1  # what is cut may be acknowledged later
-    evolving.run(rows(change.name, 3))
+    evolving.run(rows(3, change))
     evolving.capture()
     dying = DyingAtEach(APPLYING)
     for _ in range(MIN_SCANS if change.dropped else 1):
