@@ -261,10 +261,10 @@ def check(evolving: EvolvingDatabase, change: Change) -> None:
             "and attgenerated = ''",
             [source],
         ).fetchall()
-        evolving.check(table, _plain, source, columns[0][0])
+        evolving.check(table, comparable, source, columns[0][0])
 
 
-def _plain(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """A timestamp without a zone is read as UTC, and a `real` with all digits of a `double`; the
     text of PostgreSQL has those that it holds."""
     if isinstance(value, datetime):
