@@ -1,4 +1,4 @@
-"""Every change of a source in the table of `docs/schema-changes.md`, each by itself."""
+"""Changes of a source of every kind in the table of `docs/schema-changes.md`, each by itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One mirror goes through every change of a source in the table of `docs/schema-changes.md`, loses
-its slot, and goes on with a standby that takes over."""
+"""One mirror goes through changes of every kind in the table of `docs/schema-changes.md`, loses its
+slot, and goes on with a standby that takes over."""
 
 from __future__ import annotations
 
