@@ -151,6 +151,7 @@ def test_a_backfill_that_dies_goes_on_behind_the_parts_that_were_read(
     assert not parts(large)
 
 
+NOTING = [CrashPoint.BACKFILL_PART_STAGED, CrashPoint.BACKFILL_NOTED]
 LANDING = [
     CrashPoint.BACKFILL_STAGED,
     CrashPoint.BACKFILL_PUBLISHED,
@@ -318,7 +319,7 @@ def large_jobs_are_over(large: EvolvingDatabase) -> bool:
 @given(
     seed=st.integers(0, 1 << 32),
     dies=st.lists(
-        st.tuples(st.sampled_from([CrashPoint.BACKFILL_NOTED, *LANDING]), st.integers(1, 7)),
+        st.tuples(st.sampled_from([*NOTING, *LANDING]), st.integers(1, 7)),
         max_size=3,
     ),
     beside=st.lists(st.sampled_from([*CHANGES, *ALTERED]), max_size=3),

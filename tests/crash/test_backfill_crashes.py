@@ -123,6 +123,8 @@ def test_a_backfill_of_a_table_without_a_key_keeps_what_it_had_read(project: Pro
 
 IN_PIECES = [
     (CrashPoint.BACKFILL_BEGUN, 1),
+    (CrashPoint.BACKFILL_PART_STAGED, 1),
+    (CrashPoint.BACKFILL_PART_STAGED, 5),
     (CrashPoint.BACKFILL_NOTED, 1),
     (CrashPoint.BACKFILL_NOTED, 5),
     (CrashPoint.BACKFILL_STAGED, 1),

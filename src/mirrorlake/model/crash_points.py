@@ -51,6 +51,7 @@ class CrashPoint(StrEnum):
     REPLACED_DELETED = "capture.replaced.deleted"
     BACKFILL_REQUIRED = "capture.backfill.required"
     BACKFILL_BEGUN = "capture.backfill.begun"
+    BACKFILL_PART_STAGED = "capture.backfill.part_staged"
     BACKFILL_NOTED = "capture.backfill.noted"
     BACKFILL_STAGED = "capture.backfill.staged"
     BACKFILL_PUBLISHED = "capture.backfill.published"

@@ -122,6 +122,7 @@ class NotedRows:
             raise
         if file is not None:
             file.finish(None)
+            self.reached(CrashPoint.BACKFILL_PART_STAGED)
             self.guard()
             replace(new, files=((name, count),)).write(store, folder)
             self.reached(CrashPoint.BACKFILL_NOTED)
