@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake import root
-from mirrorlake.capture.capture import TABLE_LOADED
 from mirrorlake.capture.landing.load import LOAD_BEGUN_ANEW, LOAD_PART_DAMAGED, LOAD_RESUMED
 from mirrorlake.capture.landing.stage_part import STAGED
+from mirrorlake.capture.missing_tables import TABLE_LOADED
 from mirrorlake.capture.staged.parts import NOTE
 from mirrorlake.capture.watch.joining import LOAD_PUT_OFF
 from mirrorlake.errors import LeaseLost

@@ -279,7 +279,7 @@ def test_the_first_chunk_has_an_alteration_that_is_not_landed() -> None:
     (writer,) = capture._writers
     assert isinstance(writer, LandingWriter)
     box = writer._outboxes[TableId("shop", "orders")]
-    table = next(one for one in capture._tables if one.table.name == "orders")
+    table = next(one for one in capture._tables.all if one.table.name == "orders")
     told = Alteration({"text": "note"})
     (point,) = [writer.durable]
     begun = Transactions([point], [None], [None], [""], is_open=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 
 import structlog
@@ -13,17 +12,19 @@ import structlog
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.backfill.unloaded import Unloaded
-from mirrorlake.capture.executors import InTurn, ReadingThreads, loading
+from mirrorlake.capture.executors import InTurn, ReadingThreads
 from mirrorlake.capture.log_start import LogStart
 from mirrorlake.capture.loop import CaptureLoop, common
+from mirrorlake.capture.missing_tables import MissingTables
 from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.records.stream import StreamRecord
 from mirrorlake.capture.repair.stream_repair import StreamRepair
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.capture.tables import members
+from mirrorlake.capture.tables.captured import CapturedTables
 from mirrorlake.capture.tables.carried import CarriedTables
-from mirrorlake.capture.watch import append_only, without_effect
+from mirrorlake.capture.watch import append_only
 from mirrorlake.capture.watch.joining import AlteredTables, Joining
 from mirrorlake.capture.watch.outages import Outages
 from mirrorlake.capture.watch.retention import LogRetention
@@ -34,15 +35,14 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ChangeStream, OpenAgain, Snapshot, Source
+from mirrorlake.sources.base import ChangeStream, OpenAgain, Source
 from mirrorlake.sources.chunk import Part
 from mirrorlake.sources.table import KnownTables, SourceTable
-from mirrorlake.storage.lease import RENEW, TERM, Lease, renewed
+from mirrorlake.storage.lease import RENEW, TERM, Lease
 
 log = structlog.get_logger()
 
 CAPTURE_STARTED = "capture_started"
-TABLE_LOADED = "table_loaded"
 APPEND_ONLY = "append_only_table"
 
 BACKFILL_WAIT = 0.05
@@ -82,7 +82,7 @@ class Capture:
         self._stop = stop or threading.Event()
         self._writers: list[SinkWriter] = []
         self._lease = Lease(records.store, "capture", clock, holder, records.stream_id)
-        self._tables: list[SourceTable] = []
+        self._tables = CapturedTables(source, records)
         self._stream: ChangeStream | None = None
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
@@ -96,6 +96,18 @@ class Capture:
         self._altered = AlteredTables(clock)
         self._log_start = LogStart(source, records, sinks, clock, reached)
         self._unloaded = Unloaded(source, records, settings, clock, self._lost)
+        self._missing = MissingTables(
+            source,
+            records,
+            sinks,
+            settings,
+            self._tables,
+            self._unloaded,
+            self._joining,
+            self._lease,
+            self._outages.resumed,
+            self._while_loading,
+        )
         self._backfills = Backfills(
             source.snapshot,
             BackfillRecords(records),
@@ -121,7 +133,7 @@ class Capture:
             clock,
             self._backfills,
             self._unloaded,
-            self._streamed,
+            self._tables.streamed,
             self._lost,
             self._found_lost,
         )
@@ -242,7 +254,7 @@ class Capture:
         self._carried.keep_names()
         self._outages.watch(self._source.pulse())
         try:
-            with self._renewing():
+            with self._missing.renewing():
                 yield
         finally:
             self._outages.unwatch()
@@ -274,11 +286,6 @@ class Capture:
             self._lease.check()
             self._clock.sleep(min(left, RENEW.total_seconds()))
 
-    def _renewing(self) -> AbstractContextManager[None]:
-        """Stay known as the one who captures while a snapshot is taken, and parts of tables are
-        loaded, however long it takes. A lease that is lost meanwhile is found at the next check."""
-        return nullcontext() if self._settings.one_thread else renewed(self._lease)
-
     # -- the place in the log -------------------------------------------------------------------
 
     def _answered(self) -> Mapping[str, str]:
@@ -292,10 +299,10 @@ class Capture:
 
     def _establish(self, record: StreamRecord, identity: Mapping[str, str]) -> StreamRecord:
         """Give the stream its start in the log, and load what is missing from a snapshot there."""
-        with self._renewing():
-            record, established = self._log_start.establish(record, identity, self._tables)
+        with self._missing.renewing():
+            record, established = self._log_start.establish(record, identity, self._tables.all)
         with closing(established.snapshot):
-            self._load(established.snapshot, record)
+            self._missing.load_from(established.snapshot, record)
         return record
 
     def _tables_to_capture(self) -> list[SourceTable]:
@@ -305,50 +312,6 @@ class Capture:
         """Without tables that wait because they are being altered."""
         self._altered.keep([table.table for table in captured])
         return [table for table in captured if not self._altered.waits(table.table)]
-
-    # -- loading --------------------------------------------------------------------------------
-
-    def _streamed(self) -> list[SourceTable]:
-        """The tables that are not stopped."""
-        stopped = self._records.stopped()
-        return [table for table in self._tables if str(table.table) not in stopped]
-
-    def _load(self, snapshot: Snapshot, record: StreamRecord) -> None:
-        """Load what is missing, sink by sink."""
-        seen = self._begin_loads(snapshot)
-        self._outages.resumed()
-        for sink in self._sinks:
-            # The small ones are soon there, and the large ones are read in parts to the end.
-            missing = sorted(sink.missing(self._streamed()), key=lambda table: table.size)
-            with self._renewing(), loading(self._settings.load_workers, snapshot.close) as pool:
-                for outcome in sink.load(record, seen, missing, pool, self._lease.check):
-                    if outcome is None:
-                        self._while_loading()
-                        continue
-                    if isinstance(outcome, TableError):
-                        members.stop(self._records, outcome)
-                        continue
-                    log.info(TABLE_LOADED, **outcome.facts())
-                    self._lease.check()
-
-    def _begin_loads(self, snapshot: Snapshot) -> Snapshot:
-        """Record what is about to be loaded. Returns the snapshot without the rows of tables that
-        are not loaded. Tables that no sink has are known by what they are now, in the publication
-        that carries them; of the others the stream still brings what they became."""
-        streamed, now = self._streamed(), self._source.discover()
-        absent = [{table.table for table in sink.missing(streamed)} for sink in self._sinks]
-        begun, new = set.union(*absent), set.intersection(*absent)
-        for error in members.renamed(now, absent, self._records, self._sinks):
-            members.stop(self._records, error)
-        members.check_unaltered([table for table in streamed if table.table in new], now)
-        self._unloaded.begin([table for table in streamed if table.table in begun], begun - new)
-        seen = self._unloaded.seen(snapshot)
-        found = [table for table in now if table.table in new and table.known]
-        without_effect.begin(self._records, found)
-        self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
-        # As counted before the snapshot: what came in between counts as missed, not as loaded.
-        append_only.begin(self._records, [table for table in streamed if table.table in new])
-        return seen
 
     def _while_loading(self) -> None:
         self._guard.moved()  # for all that is known: no stream is read
@@ -360,13 +323,13 @@ class Capture:
 
     def _connect(self, record: StreamRecord) -> None:
         """Load what is missing, then stream from the last acknowledged point."""
-        self._load_missing(record)
+        self._missing.load(record, may_wait=self._is_continuous)
         self._unloaded.begin()
         durable = self._open_writers(record)
-        self._confirm_known(durable, at_start=True)
+        self._tables.confirm(durable, at_start=True)
         self._carried.keep_names()
         self._stream = self._source.stream(
-            self._streamed(),
+            self._tables.streamed(),
             durable,
             metadata=any(sink.metadata for sink in self._sinks),
             secret=self._records.secret_of(record),
@@ -387,64 +350,22 @@ class Capture:
             differing=self._differing,
             landed=self._as_landed,
         )
-        self._backfills.begin(self._streamed())
-        self._unloaded.read(self._streamed(), self._backfills.differing, self._backfills.require)
-        recorded = self._records.known()
-        self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
-
-    def _load_missing(self, record: StreamRecord) -> None:
-        """Load the tables that a sink lacks, unless they have to wait."""
-        streamed = self._streamed()
-        absent = [{table.table: table for table in sink.missing(streamed)} for sink in self._sinks]
-        missing = {name: table for tables in absent for name, table in tables.items()}
-        # What one of the sinks has of a table already would miss its changes.
-        may_wait = all(tables.keys() == missing.keys() for tables in absent)
-        if missing and members.include(self._source, list(missing.values()), self._records):
-            if (snapshot := self._snapshot_for(missing, may_wait=may_wait)) is None:
-                self._tables = [one for one in self._tables if one.table not in missing]
-            else:
-                with closing(snapshot):
-                    self._load(snapshot, record)
+        streamed = self._tables.streamed()
+        self._backfills.begin(streamed)
+        self._unloaded.read(streamed, self._backfills.differing, self._backfills.require)
+        self._tables.know_first()
 
     def _open_writers(self, record: StreamRecord) -> LogPoint:
         """Open a writer of each sink. Returns up to where all of them hold everything."""
         self._writers = []
         for sink in self._sinks:
             start = self._log_start.joined(record, sink)
-            self._writers.append(sink.open(record, self._streamed(), start, self._lost))
+            self._writers.append(sink.open(record, self._tables.streamed(), start, self._lost))
         return common([writer.durable for writer in self._writers])
 
-    def _snapshot_for(self, missing: Collection[TableId], *, may_wait: bool) -> Snapshot | None:
-        """What tables are loaded from; None when they have to wait, for the sake of others."""
-        has_others = any(table.table not in missing for table in self._streamed())
-        with self._renewing():
-            if self._is_continuous and has_others and may_wait:
-                return self._joining.snapshot()
-            return self._source.snapshot()
-
-    def _know(self, known: KnownTables) -> None:
-        """Record by what tables are recognised, of those of which the source says it."""
-        known = {table: facts for table, facts in known.items() if facts}
-        if known:
-            self._records.know(known)
-        self._tables = [replace(t, known=known.get(t.table, t.known)) for t in self._tables]
-
     def _know_from(self, known: KnownTables, point: LogPoint) -> None:
-        """Record by what tables are recognised from a point on. What was recorded before and is
-        durable by now counts first: points come in order."""
-        if self.loop is not None:
-            self._confirm_known(self.loop.position)
-        self._records.know({table: facts for table, facts in known.items() if facts}, str(point))
-
-    def _confirm_known(self, durable: LogPoint, *, at_start: bool = False) -> None:
-        """Let count by what tables are recognised where everything is durable."""
-
-        def is_durable(point: str) -> bool:
-            return durable.covers(self._source.parse_point(point))
-
-        self._records.confirm(is_durable, at_start=at_start)
-        known = self._records.known()
-        self._tables = [replace(t, known=known.get(str(t.table), t.known)) for t in self._tables]
+        durable = None if self.loop is None else self.loop.position
+        self._tables.know_from(known, point, durable)
 
     def _lost(self, table: TableId, error: TableError) -> None:
         """A table leaves the stream, for a person to reset it; the others go on."""
@@ -476,7 +397,7 @@ class Capture:
             try:
                 self._open_stream()
             except AlteredWhileLoaded as error:
-                mine = [table for table in self._tables if str(table.table) == error.where]
+                mine = [table for table in self._tables.all if str(table.table) == error.where]
                 # What one of the sinks has of a table already would miss its changes.
                 if not mine or any(not sink.missing(mine) for sink in self._sinks):
                     raise
@@ -485,7 +406,7 @@ class Capture:
 
     def _open_stream(self) -> None:
         """Find or make the place in the log, load what is missing, and stream."""
-        is_first = not self._tables
+        is_first = not self._tables.all
         identity, record = self._answered(), self._records.stream()
         if record is not None and not record.is_established:
             members.forget_all(self._records, self._sinks)
@@ -496,8 +417,8 @@ class Capture:
         members.try_again(self._records, self._sinks)
         if record is not None and record.is_complete:
             self.repair().of_selected()
-        self._tables = self._tables_to_capture()
-        for table in self._tables if is_first else ():
+        self._tables.all = self._tables_to_capture()
+        for table in self._tables.all if is_first else ():
             if table.append_only:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
         if record is None:
@@ -505,10 +426,10 @@ class Capture:
         if not record.is_complete:
             record = self._establish(record, identity)
         self._connect(record)
-        self._altered.loaded([table.table for table in self._tables])
+        self._altered.loaded([table.table for table in self._tables.all])
         self._joining.opened()
         self._check_source(self._source.discover())
-        log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
+        log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables.all))
 
     def _disconnect(self) -> None:
         self._outages.unwatch()
@@ -539,14 +460,16 @@ class Capture:
         if self.loop is not None:
             self._lease.check()
             self.loop.roll()
-            self._confirm_known(self.loop.position)
+            self._tables.confirm(self.loop.position)
 
     def _watch(self) -> None:
         """Look for what would be lost silently, and for tables that came, went or were replaced."""
         now = self._source.discover()
-        self._land_dropped({table.table for table in self._streamed()} - {t.table for t in now})
+        self._land_dropped(
+            {table.table for table in self._tables.streamed()} - {t.table for t in now}
+        )
         self._check_source(now)
-        streamed = {table.table for table in self._tables}
+        streamed = {table.table for table in self._tables.all}
         found = {table.table for table in self._unaltered(self._carried.decide(now, streamed))}
         is_joining = bool(self._carried.replaced(now) or found - streamed)
         if not is_joining:

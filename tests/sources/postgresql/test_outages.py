@@ -23,7 +23,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake import root
-from mirrorlake.capture.capture import CAPTURE_STARTED, TABLE_LOADED, Capture
+from mirrorlake.capture.capture import CAPTURE_STARTED, Capture
+from mirrorlake.capture.missing_tables import TABLE_LOADED
 from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.watch import outages
