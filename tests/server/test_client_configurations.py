@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.app.running.capturing import backfill_settings
 from mirrorlake.app.streams.projects import ServiceFolders, project_of
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.secrets import secrets_of
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.model.change import SchemaChangeKind
-from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import matches
 from tests.server.test_client_requests import PARENT, Api, api
 
@@ -267,7 +267,8 @@ def test_a_limit_of_tasks_that_is_not_set_is_the_default(tmp_path: Any) -> None:
     tables = ConnectionProfile.model_validate({"bigqueryProfile": {}})
     places = ServiceFolders(tmp_path, tmp_path / "data")
 
-    def workers(**limit: int) -> int:
+    def workers(**limit: int) -> tuple[int, int]:
+        """For tables that are loaded, and for those that are backfilled."""
         source = {"replicationSlot": "s", "publication": "p", **limit}
         sent = {
             "sourceConfig": {"sourceConnectionProfile": "source", "postgresqlSourceConfig": source},
@@ -280,13 +281,12 @@ def test_a_limit_of_tasks_that_is_not_set_is_the_default(tmp_path: Any) -> None:
             lambda name: (profile if name == "source" else tables, dict(secrets_of(profile))),
             places,
         )
-        assert isinstance(found.source, PostgresSettings)
-        return found.source.load_workers
+        return found.capture.load_workers, backfill_settings(found).at_once
 
-    default = PostgresSettings("").load_workers
-    assert [workers(), workers(maxConcurrentBackfillTasks=0)] == [default, default]
-    assert workers(maxConcurrentBackfillTasks=7) == 7
-    assert workers(maxConcurrentBackfillTasks=7_000) == 50
+    assert workers() == workers(maxConcurrentBackfillTasks=0) == (2, 2)
+    assert workers(maxConcurrentBackfillTasks=1) == (1, 1)
+    assert workers(maxConcurrentBackfillTasks=7) == (7, 2)
+    assert workers(maxConcurrentBackfillTasks=7_000) == (50, 2)
 
 
 @pytest.mark.clause("FD-073")

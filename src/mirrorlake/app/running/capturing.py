@@ -29,6 +29,9 @@ Loading = Callable[[LoadProgress], None]
 LOOK_SECONDS, LOOK_SECONDS_ON_OBJECTS = 0.1, 1.0
 """Between two looks for requested backfills. On an object store, each listing is a paid request."""
 
+MOST_BACKFILLS = 2
+"""Tables that are backfilled at the same time."""
+
 
 def capture_of(
     project: Project,
@@ -48,8 +51,6 @@ def capture_of(
     for events in project.destinations:
         store = event_store_of(events)
         sinks.append(EventsSink(source, records, settings, events, store, clock, reached, progress))
-    on_objects = is_url(records.store.location(root.LANDING))
-    looks = LOOK_SECONDS_ON_OBJECTS if on_objects else LOOK_SECONDS
     return Capture(
         source,
         records,
@@ -60,7 +61,18 @@ def capture_of(
         reached=reached,
         retained=retained,
         waiting=waiting,
-        backfill=BackfillSettings(look_seconds=looks, keeps_saved=project.mirror.soft_deletes),
+        backfill=backfill_settings(project),
+    )
+
+
+def backfill_settings(project: Project) -> BackfillSettings:
+    """How the backfills of a project go. Each takes a replication slot of its own, so there are
+    never more at once than by default, however many may load."""
+    on_objects = is_url(store_of(project).location(root.LANDING))
+    return BackfillSettings(
+        look_seconds=LOOK_SECONDS_ON_OBJECTS if on_objects else LOOK_SECONDS,
+        at_once=min(MOST_BACKFILLS, project.capture.load_workers),
+        keeps_saved=project.mirror.soft_deletes,
     )
 
 

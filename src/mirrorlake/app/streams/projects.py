@@ -81,7 +81,7 @@ def project_of(
         name=name.id,
         root=root,
         source=source,
-        capture=_capture(stream),
+        capture=replace(_capture(stream), load_workers=source.load_workers),
         spark=places.spark,
         destinations=(events,) if events else (),
         lands=events is None,
