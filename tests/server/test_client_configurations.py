@@ -261,6 +261,15 @@ def test_a_configuration_that_contradicts_itself_is_refused_with_its_field(
     assert field in told["message"]
 
 
+def test_an_encryption_key_is_not_passed_over(api: Api) -> None:
+    postgresql = {"postgresqlSourceConfig": {"replicationSlot": "s", "publication": "p"}}
+    stream = stream_of(api, "postgresql", postgresql, customerManagedEncryptionKey="k")
+    kept(api, stream)
+    tried = api.post("streams", api.get("streams/all"), streamId="tried", validateOnly="true")
+    found = tried["metadata"]["validationResult"]["validations"][0]["message"][0]["message"]
+    assert "customerManagedEncryptionKey is not offered" in found
+
+
 @pytest.mark.clause("ST-332")
 def test_a_limit_of_tasks_that_is_not_set_is_the_default(tmp_path: Any) -> None:
     profile = ConnectionProfile.model_validate(PROFILES["postgresql"])

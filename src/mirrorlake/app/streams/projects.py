@@ -75,6 +75,12 @@ def project_of(
     name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
 ) -> Project:
     """Raises NotOffered for what this release does not do, InvalidRequest, UsageError."""
+    if stream.customer_managed_encryption_key:
+        raise NotOffered(
+            "customerManagedEncryptionKey is not offered",
+            where="customerManagedEncryptionKey",
+            hint="Leave it out, and let the bucket or the disk encrypt what is written.",
+        )
     source = _source(stream, profiles, places)
     root, events = destination_of(name, stream, profiles, places)
     return Project(
