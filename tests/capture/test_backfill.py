@@ -39,7 +39,8 @@ from mirrorlake.model.types import LONG, STRING, DataType
 from mirrorlake.sources.chunk import Alteration, SchemaChange, Transactions
 from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.source import MemorySnapshot, MemorySource
+from mirrorlake.sources.memory.snapshot import MemorySnapshot
+from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.sources.table import SourceTable
 from tests.capture.landing import landing_capture
 from tests.doubles.clock import START, SteppedClock
