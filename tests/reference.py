@@ -7,7 +7,7 @@ obviously right; it shares no code with what it judges.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -62,13 +62,16 @@ class Table:
         *,
         is_closed: bool,
         limits: Limits = (0, None, None),
+        is_of: Callable[[Row], bool] | None = None,
     ) -> Counter[tuple[str, Row]]:
         """Let the rows with keys in a range be those that a batch leaves of nothing; returns the
         feed, which has nothing of a row that was there once and stays. Metadata makes no row
         another one. limits: the place of a column, its least value, and one that it is less
-        than."""
+        than. is_of: which rows are meant, where these have no range."""
 
         def is_inside(row: Row) -> bool:
+            if is_of is not None:
+                return is_of(row)
             place, least, below = limits
             is_limited = (least is None or row[place] >= least) and (
                 below is None or row[place] < below
@@ -99,6 +102,49 @@ class Table:
         changed = [*(row for row in inside if row not in stays), *new]
         changed += [row for row in self.rows if row not in before and row not in changed]
         return self._feed(before, {identity(self._key_of(row)) for row in changed})
+
+    # -- whole rows -----------------------------------------------------------------------------
+
+    def apply_whole(self, batch: Sequence[Change]) -> Counter[tuple[str, Row]]:
+        """Apply a batch to a table of which all columns are the key: a deletion is of one of the
+        rows that are equal."""
+        before = list(self.rows)
+        for change in batch:
+            if change.marker == 0:
+                self.rows.append(change.row)
+            else:
+                assert change.marker == 2, "whole rows are not updated"
+                self._remove_equal(change.row)
+        return _difference(before, self.rows)
+
+    def backfill_whole(
+        self, batch: Sequence[Change], is_of: Callable[[Row], bool] | None
+    ) -> Counter[tuple[str, Row]]:
+        """As `backfill`: of rows that are equal there are then as many as the batch leaves."""
+        told = Table((), metadata=self.metadata)
+        told.apply_whole(batch)
+        assert is_of is None or all(map(is_of, told.rows))
+        before, self.rows = self.rows, []
+        for row in before:
+            is_there = self._equal(row, told.rows) is not None
+            if is_there:
+                told._remove_equal(row)
+            if is_there or not (is_of is None or is_of(row)):
+                self.rows.append(row)
+        self.rows += told.rows
+        return _difference(before, self.rows)
+
+    def _remove_equal(self, row: Row) -> None:
+        number = self._equal(row, self.rows)
+        if number is None:
+            raise LookupError(f"no row to delete: {row}")
+        del self.rows[number]
+
+    def _equal(self, row: Row, rows: Sequence[Row]) -> int | None:
+        """The number of a row that equals one but for metadata."""
+        wanted = identity(self._bare([row])[0])
+        found = (n for n, one in enumerate(rows) if identity(self._bare([one])[0]) == wanted)
+        return next(found, None)
 
     def _bare(self, rows: Sequence[Row]) -> list[Row]:
         """The rows without metadata."""
@@ -203,6 +249,13 @@ class Table:
 
     def _key_of(self, row: Row) -> Row:
         return tuple(row[index] for index in self.key)
+
+
+def _difference(before: Sequence[Row], after: Sequence[Row]) -> Counter[tuple[str, Row]]:
+    old, new = Counter(map(plain, before)), Counter(map(plain, after))
+    feed = Counter({("delete", row): count for row, count in (old - new).items()})
+    feed.update({("insert", row): count for row, count in (new - old).items()})
+    return feed
 
 
 def filled(row: Row, base: Row | None) -> Row:

@@ -44,6 +44,7 @@ from mirrorlake.mirror.steps import (
     SetKey,
 )
 from mirrorlake.mirror.table.progress import DELETES, FOLDER, RESEEDED, SOFT, Progress
+from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import (
     METADATA_COLUMNS,
     ROW_COMMIT_TIME,
@@ -259,7 +260,7 @@ class ModelledEngine:
         self.reached(CrashPoint.PROPERTIES_SET)
 
     def set_key(self, step: SetKey) -> None:
-        raise AssertionError("every table of the simulation has a key")
+        raise AssertionError("no table of the simulation gets a key")
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
@@ -312,13 +313,14 @@ class ModelledEngine:
         feed: Counter[tuple[str, Row]] = Counter()
         changes = [change for one in files for change in one]
         if step.backfill:
-            feed += backfilled(table.table, table.schema.names, step.backfill.keys, changes)
+            feed += _corrected(table, step.backfill.keys, changes, whole=step.whole_rows)
             table.backfilled.append((step.backfill, feed))
             changes = []
         if step.truncated:
             feed += table.table.truncate(_said(table, step))
         if changes:
-            feed += table.table.apply(changes)
+            apply = table.table.apply_whole if step.whole_rows else table.table.apply
+            feed += apply(changes)
         table.version += 1
         table.recorded, table.cut = step.last, step.evidence.cut
         table.cuts.append(step.evidence.cut)
@@ -393,10 +395,33 @@ def _said(table: LakeTable, step: ApplyFiles) -> dict[int, Any]:
     return {table.schema.names.index(n): v for n, v in said.items() if n in table.schema}
 
 
-def backfilled(
-    table: Table, names: Sequence[str], keys: KeyRange, changes: Sequence[Change]
+def _corrected(
+    mirrored: LakeTable, keys: KeyRange, changes: Sequence[Change], *, whole: bool
 ) -> Counter[tuple[str, Row]]:
-    """Apply a chunk of a backfill. names: of the columns."""
+    """Apply a chunk of a backfill, perhaps of a table without ranges. whole: all columns are the
+    key."""
+    table, names, hashes = mirrored.table, mirrored.schema.names, keys.hashes
+    schema = arrow_schema(mirrored.schema)
+
+    def has_hash(row: Row) -> bool:
+        assert hashes is not None
+        one = pa.Table.from_pylist([dict(zip(names, row, strict=True))], schema)
+        return bool(hashes.contains(one)[0])
+
+    is_of = None if hashes is None else has_hash
+    if whole:
+        return table.backfill_whole(changes, is_of)
+    return backfilled(table, names, keys, changes, is_of)
+
+
+def backfilled(
+    table: Table,
+    names: Sequence[str],
+    keys: KeyRange,
+    changes: Sequence[Change],
+    is_of: Callable[[Row], bool] | None = None,
+) -> Counter[tuple[str, Row]]:
+    """Apply a chunk of a backfill. names: of the columns; is_of: as of `Table.backfill`."""
     low, high = (
         None if bound is None else tuple(column[0].as_py() for column in bound.columns)
         for bound in (keys.low, keys.high)
@@ -405,7 +430,7 @@ def backfilled(
         None if bound is None else bound.columns[0][0].as_py() for bound in (keys.least, keys.below)
     )
     limits = (names.index(keys.limited) if keys.limited else 0, least, below)
-    return table.backfill(changes, low, high, is_closed=keys.is_closed, limits=limits)
+    return table.backfill(changes, low, high, is_closed=keys.is_closed, limits=limits, is_of=is_of)
 
 
 def _counts(feed: Counter[tuple[str, Row]]) -> Counts:

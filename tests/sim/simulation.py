@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,7 @@ from tests.doubles.executors import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
 from tests.doubles.replica import fail_over
 from tests.reference import plain
-from tests.sim.engine import Lake, ModelledEngine, replayed
+from tests.sim.engine import Lake, LakeTable, ModelledEngine, replayed
 from tests.sim.source import COLUMNS, Row, SimulatedDatabase, values
 
 TABLES = [TableId("shop", "orders"), TableId("shop", "items")]
@@ -143,9 +143,9 @@ class Simulation:
     def _add_write(
         self, transaction: MemoryTransaction, tables: dict[TableId, dict[int, Row]]
     ) -> None:
-        table = self.random.choice(TABLES)
+        table = self.random.choice([*tables])
         rows, name = tables[table], str(table)
-        free = [key for key in range(KEYS) if key not in rows]
+        free = [key for key in self._keys(table) if key not in rows]
         kind = self.random.choice(["insert", "insert", "update", "update", "rekey", "delete"])
         if self.random.random() < 0.04:
             rows.clear()
@@ -168,6 +168,10 @@ class Simulation:
         row = (key, self._text(), text if unsent else self._text())
         rows[key] = row
         transaction.update(name, {"id": old}, unsent, **values(row))
+
+    def _keys(self, table: TableId) -> Sequence[Any]:
+        """The keys that rows may have."""
+        return range(KEYS)
 
     def _fail_over(self) -> None:
         if self.database.has_sets and self.random.random() < 0.3:
@@ -193,11 +197,14 @@ class Simulation:
     def _wait(self) -> None:
         self.clock.advance(self.random.choice([0.1, 1.0, 5.0]))
 
+    _stops = 0.3
+    """Share of the requests that are to end a backfill, if there is one."""
+
     def _request(self) -> None:
         """Somebody asks for a backfill, or for the end of one."""
         jobs = self._jobs()
         found = [j for j in jobs.jobs() if not (j.state.is_over or j.request.reason)]
-        if found and self.random.random() < 0.3:
+        if found and self.random.random() < self._stops:
             jobs.stop(self.random.choice(found))
             return
         if self.random.random() < 0.6:
@@ -224,7 +231,7 @@ class Simulation:
         mirrored = self.random.choice(found)
         rows = list(mirrored.table.rows)
         old = self.random.choice(rows)
-        kind = self.random.choice(["lose", "change", "double", "invent"])
+        kind = self.random.choice(self._damages(mirrored))
         if kind in {"lose", "change"}:
             rows.remove(old)
         if kind == "change":
@@ -232,13 +239,17 @@ class Simulation:
         if kind == "double":
             rows.append(self.random.choice([old, (old[0], "double", None, *old[3:])]))
         if kind == "invent":
-            rows.append((self.random.randint(-2, KEYS + 2), "invented", None, *old[3:]))
-        feed = Counter(("delete", row) for row in mirrored.table.rows)
-        feed.update(("insert", row) for row in rows)
+            key = type(old[0])(self.random.randint(-2, KEYS + 2))
+            rows.append((key, "invented", None, *old[3:]))
+        feed = Counter(("delete", plain(row)) for row in mirrored.table.rows)
+        feed.update(("insert", plain(row)) for row in rows)
         mirrored.table.rows = rows
         mirrored.feed.append(feed)
         mirrored.version += 1
         self.trace.append(f"damage: {kind}")
+
+    def _damages(self, mirrored: LakeTable) -> Sequence[str]:
+        return ["lose", "change", "double", "invent"]
 
     # -- the two processes ----------------------------------------------------------------------
 

@@ -48,7 +48,10 @@ class SimulatedDatabase:
         self.memory = MemoryDatabase(clock, Sets() if sets else Numbers(self._step))
         self._done: list[Logged] = []  # in the order in which they happened
         for table in tables:
-            self.memory.create(str(table), COLUMNS, ["id"])
+            self._create(table)
+
+    def _create(self, table: TableId) -> None:
+        self.memory.create(str(table), COLUMNS, ["id"])
 
     def _step(self) -> tuple[int, int]:
         """A commit record may begin where the one before ended."""
@@ -99,6 +102,9 @@ class SimulatedDatabase:
 
     def source(self, *, failures: float = 0.0) -> MemorySource:
         """The source as one process sees it. failures: share of reads that are not answered."""
+        return MemorySource(self.settings(failures))
+
+    def settings(self, failures: float) -> MemorySettings:
         random = self.random
 
         def before_read() -> None:
@@ -106,7 +112,7 @@ class SimulatedDatabase:
                 raise SourceUnavailable("the simulated database does not answer")
             self.clock.sleep(random.choice([0.0, 0.01, 0.1, 0.4]))
 
-        settings = MemorySettings(
+        return MemorySettings(
             self.memory,
             slot=None if self.has_sets else "mirrorlake",
             recognises=self.recognises,
@@ -115,7 +121,6 @@ class SimulatedDatabase:
             rows=lambda left: random.randint(1, left),
             before_read=before_read,
         )
-        return MemorySource(settings)
 
 
 def rows_after(transactions: Sequence[Logged], is_of: Callable[[Write], bool]) -> dict[int, Row]:

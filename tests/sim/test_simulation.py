@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
+from mirrorlake.capture.backfill.backfills import BACKFILL_STARTED
+from mirrorlake.capture.backfill.noted_rows import BACKFILL_RESUMED
 from tests.profiles import tries
 from tests.sim.altering import ALTERING, AlteringSimulation
 from tests.sim.recreating import RecreatingSimulation
-from tests.sim.simulation import Simulation
+from tests.sim.simulation import TABLES, Simulation
+from tests.sim.without_ranges import NOTING, SimulationWithoutRanges
 
 GROUPS = 20
 SEEDS = tries(600, long=100_000)
+WITHOUT_RANGES = tries(240, quick=20, long=30_000)
 Run = TypeVar("Run", bound=Simulation)
 
 
@@ -61,6 +66,40 @@ def test_tables_equal_the_source_when_they_are_created_again(group: int) -> None
     assert recreated > SEEDS // 20
 
 
+@pytest.mark.clause("ST-290")
+@pytest.mark.parametrize("group", range(2))
+def test_tables_without_ranges_equal_the_source_whatever_happens(group: int) -> None:
+    for seed in range(group, WITHOUT_RANGES, 2):
+        ran(SimulationWithoutRanges(seed), f"seed {seed}, without ranges")
+
+
+@pytest.mark.clause("ST-290", "CF-086")
+def test_backfills_mend_tables_without_ranges() -> None:
+    for seed in range(WITHOUT_RANGES // 5):
+        ran(SimulationWithoutRanges(seed, is_damaged=True), f"seed {seed}, damaged")
+
+
+def test_tables_without_ranges_equal_the_source_after_repairs() -> None:
+    losses = 0
+    for seed in range(WITHOUT_RANGES // 4):
+        losses += ran(SimulationWithoutRanges(seed, loses=True), f"seed {seed}, loses").losses
+    assert losses > WITHOUT_RANGES // 16
+
+
+@pytest.mark.full
+def test_the_simulation_does_go_on_with_noted_parts_and_pieces() -> None:
+    with capture_logs() as logs:
+        runs = [SimulationWithoutRanges(seed) for seed in range(60)]
+        for run in runs:
+            run.run()
+    trace = [line for run in runs for line in run.trace]
+    for point in NOTING:
+        assert any(line.endswith(f"died: {point}") for line in trace), point
+    assert sum(entry["event"] == BACKFILL_RESUMED for entry in logs) > 20
+    begun = [entry for entry in logs if entry["event"] == BACKFILL_STARTED]
+    assert {entry["table"] for entry in begun if entry["rows"]} == {str(table) for table in TABLES}
+
+
 @pytest.mark.full
 def test_the_simulation_does_alter_tables_and_crashes_meanwhile() -> None:
     runs = [AlteringSimulation(seed) for seed in range(80)]
@@ -99,7 +138,9 @@ def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
     assert any(found)
 
 
-@pytest.mark.parametrize("kind", [Simulation, AlteringSimulation, RecreatingSimulation])
+@pytest.mark.parametrize(
+    "kind", [Simulation, AlteringSimulation, RecreatingSimulation, SimulationWithoutRanges]
+)
 def test_the_same_seed_gives_the_same_trace(kind: type[Simulation]) -> None:
     one, other = kind(7), kind(7)
     one.run()

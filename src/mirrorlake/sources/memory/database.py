@@ -66,19 +66,28 @@ class Logged:
 class MemoryTable:
     """A table and its rows by key; without a key, by a row number.
 
-    defaults: the values that the rows of then got in added columns, by the number of the column.
+    written: by the same, the number of the write that made the row what it is. defaults: the values
+    that the rows of then got in added columns, by the number of the column.
     """
 
     described: SourceTable
     rows: dict[Key, Row] = field(default_factory=dict)
+    written: dict[Key, int] = field(default_factory=dict)
     defaults: dict[int, Any] = field(default_factory=dict)
 
-    def put(self, row: Row, number: Key) -> None:
+    def put(self, row: Row, number: Key, write: int) -> None:
         key = tuple(row[name] for name in self.described.key) or number
         assert key not in self.rows
-        self.rows[key] = row
+        self.rows[key], self.written[key] = row, write
 
-    def alter(self, step: Step) -> None:
+    def pop(self, key: Key) -> Row:
+        del self.written[key]
+        return self.rows.pop(key)
+
+    def clear(self) -> None:
+        self.rows, self.written = {}, {}
+
+    def alter(self, step: Step, write: int) -> None:
         before = KnownColumns.of(self.described.known)
         known = before.altered(step.columns, step.computed, step.key)
         schema = Schema.of([column for column, _former in step.columns])
@@ -88,12 +97,9 @@ class MemoryTable:
         added = {n: c.name for n, c in known.columns.items() if n not in before.columns}
         self.defaults |= {number: step.values.get(name) for number, name in added.items()}
         rows = {number: step.altered(row) for number, row in self.rows.items()}
-        if step.key is not None:
-            self.rows = {}
-            for number, row in rows.items():
-                self.put(row, number)
-        else:
-            self.rows = rows
+        self.clear()
+        for number, row in rows.items():
+            self.put(row, number, write)
 
 
 @dataclass
@@ -148,13 +154,20 @@ class MemoryDatabase:
         self.lock = threading.RLock()
         self._numbers = count(1)
 
-    def create(self, table: str, schema: Schema, key: Sequence[str] = ()) -> None:
-        """Create a table. Without a key, its rows cannot be identified in the log."""
+    def create(
+        self, table: str, schema: Schema, key: Sequence[str] = (), *, whole_rows: bool = False
+    ) -> None:
+        """Create a table. Without a key, its rows cannot be identified in the log, unless it is
+        logged in `whole_rows`."""
         name, identity = TableId.parse(table), str(next(self._numbers))
-        append_only = "" if key else "it has no key"
-        known = KnownColumns.first(schema, key).plain()
         described = SourceTable(
-            name, schema, tuple(key), identity, append_only=append_only, known=known
+            name,
+            schema,
+            tuple(key),
+            identity,
+            append_only="" if key or whole_rows else "it has no key",
+            whole_rows=whole_rows,
+            known=KnownColumns.first(schema, key).plain(),
         )
         with self.lock:
             assert name not in self.tables
@@ -214,21 +227,21 @@ class MemoryDatabase:
         match step.kind:
             case WriteKind.INSERT:
                 row = {name: step.values.get(name) for name in table.described.schema.names}
-                table.put(row, (number,))
+                table.put(row, (number,), number)
                 yield Write(step.kind, table.described, number, row)
             case WriteKind.UPDATE | WriteKind.DELETE:
                 found = [(k, r) for k, r in table.rows.items() if step.where.items() <= r.items()]
-                for key, old in found:
-                    del table.rows[key]
+                for key, old in found[: step.most]:
+                    table.pop(key)
                     new = {**old, **step.values} if step.kind is WriteKind.UPDATE else None
                     if new is not None:
-                        table.put(new, key)
+                        table.put(new, key, number)
                     yield Write(step.kind, table.described, number, new, old, step.unsent)
             case WriteKind.TRUNCATE:
-                table.rows.clear()
+                table.clear()
                 yield Write(step.kind, table.described, number)
             case WriteKind.ALTER:
-                table.alter(step)
+                table.alter(step, number)
                 yield Write(step.kind, table.described, number)
 
 
@@ -236,7 +249,8 @@ class MemoryDatabase:
 class Step:
     """A write that a transaction will apply at commit.
 
-    columns, computed, key: of an altered table, as in `MemoryTransaction.alter`.
+    most: rows that are updated or deleted, None for all. columns, computed, key: of an altered
+    table, as in `MemoryTransaction.alter`.
     """
 
     kind: WriteKind
@@ -244,6 +258,7 @@ class Step:
     values: Row = field(default_factory=dict)
     where: Row = field(default_factory=dict)
     unsent: frozenset[str] = frozenset()
+    most: int | None = None
     columns: Sequence[tuple[Column, str | None]] = ()
     computed: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict)
     key: Sequence[str] | None = None
@@ -275,9 +290,17 @@ class MemoryTransaction:
         contain them."""
         self.steps.append(Step(WriteKind.UPDATE, table, values, where, frozenset(unsent)))
 
+    def update_one(self, table: str, where: Row, **values: Any) -> None:
+        """Change one of the rows that have these values."""
+        self.steps.append(Step(WriteKind.UPDATE, table, values, where, most=1))
+
     def delete(self, table: str, **where: Any) -> None:
         """Delete the rows that have these values."""
         self.steps.append(Step(WriteKind.DELETE, table, where=where))
+
+    def delete_one(self, table: str, **where: Any) -> None:
+        """Delete one of the rows that have these values."""
+        self.steps.append(Step(WriteKind.DELETE, table, where=where, most=1))
 
     def truncate(self, table: str) -> None:
         self.steps.append(Step(WriteKind.TRUNCATE, table))

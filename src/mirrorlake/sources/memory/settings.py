@@ -21,6 +21,8 @@ class MemorySettings:
         it is read, as with a server that has no consistent view of a whole table.
     recognises: whether columns are recognised whatever their names are, so that the stream says
         what became of earlier rows when a table was altered; otherwise it only describes the table.
+    has_versions: whether rows have versions, by which a snapshot recognises those that an earlier
+        one has read; it `is_consistent` then.
     messages: changes and commits in a chunk.
     parts: parts of a table in a snapshot.
     rows: the size of the next batch, given the rows that are left.
@@ -35,6 +37,7 @@ class MemorySettings:
     slot: str | None = "mirrorlake"
     is_consistent: bool = True
     recognises: bool = True
+    has_versions: bool = False
     load_workers: int = 1
     messages: Callable[[], int] = lambda: 1_000
     parts: Callable[[], int] = lambda: 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from mirrorlake.errors import CannotBackfill, TableAltered, TableRecreated
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Recognising
 from mirrorlake.sources.memory.columns import are_other
 from mirrorlake.sources.memory.database import Key, Row
 from mirrorlake.sources.memory.settings import MemorySettings
@@ -20,7 +22,11 @@ from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 
 class MemorySnapshot:
-    """A `Snapshot` of all tables."""
+    """A `Snapshot` of all tables, and its own `Recognising` where rows have versions.
+
+    The version of a row is its place, which is its key or the number of the row, and the number of
+    the write that made it what it is.
+    """
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings, self._database = settings, settings.database
@@ -29,27 +35,24 @@ class MemorySnapshot:
             self.point = self._database.current
             tables = self._database.tables
             self._rows = {name: dict(table.rows) for name, table in tables.items()}
+            self._written = {name: dict(table.written) for name, table in tables.items()}
+            self._server = self._database.servers
             self._described = {name: table.described for name, table in tables.items()}
         self._read: dict[tuple[TableId, int], LogPoint] = {}
 
     @property
-    def recognising(self) -> None:
-        return None
+    def recognising(self) -> Recognising | None:
+        return self if self._settings.has_versions else None
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         count = self._settings.parts()
         return [SnapshotPart(table, (index, count)) for index in range(count)]
 
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
-        index, count = part.range
-        keys = [key for key in self._rows_of(part) if crc32(repr(key).encode()) % count == index]
-        while keys:
-            size = self._settings.rows(len(keys))
+        for keys in self._batches(self._keys_of(part)):
             rows = self._rows_of(part)
-            yield batch_of(part.table.schema, [rows[key] for key in keys[:size] if key in rows])
-            keys = keys[size:]
-        is_one = self._settings.is_consistent
-        self._read[part.table.table, index] = self.point if is_one else self._database.current
+            yield batch_of(part.table.schema, [rows[key] for key in keys if key in rows])
+        self._note_read(part)
 
     def ordered(
         self, table: SourceTable, keys: KeyRange
@@ -117,6 +120,75 @@ class MemorySnapshot:
 
     def close(self) -> None:
         self._rows = {}
+
+    # -- the versions of rows -------------------------------------------------------------------
+
+    def facts(self, part: SnapshotPart) -> Mapping[str, Any] | None:
+        table = part.table
+        seen = self._described.get(table.table)
+        if seen is None or seen.identity != table.identity:
+            return None
+        said = {"heap": table.identity, "timeline": self._server, "columns": dict(seen.known)}
+        return {**said, "part": list(part.range)}
+
+    def versioned(self, part: SnapshotPart) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        yield from self._with_versions(part, self._keys_of(part))
+        self._note_read(part)
+
+    def versions(self, part: SnapshotPart) -> pa.Table:
+        self._check_part(part)
+        found = self._versions_of(part, self._keys_of(part))
+        self._note_read(part)
+        return pa.Table.from_batches([found])
+
+    def only(
+        self, part: SnapshotPart, versions: pa.Table
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        asked = {tuple(row.values()) for row in versions.to_pylist()}
+        keys = [key for key in self._keys_of(part) if self._version(part, key) in asked]
+        yield from self._with_versions(part, keys)
+
+    def _with_versions(
+        self, part: SnapshotPart, keys: Sequence[Key]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        for some in self._batches(keys):
+            self._check_part(part)
+            rows = self._rows_of(part)
+            yield (
+                batch_of(part.table.schema, [rows[key] for key in some]),
+                self._versions_of(part, some),
+            )
+
+    def _versions_of(self, part: SnapshotPart, keys: Sequence[Key]) -> pa.RecordBatch:
+        found = [self._version(part, key) for key in keys]
+        places, writes = [place for place, _write in found], [write for _place, write in found]
+        columns = [pa.array(places, pa.string()), pa.array(writes, pa.int64())]
+        return pa.RecordBatch.from_arrays(columns, ["place", "write"])
+
+    def _version(self, part: SnapshotPart, key: Key) -> tuple[str, int]:
+        return repr(key), self._written[part.table.table][key]
+
+    def _check_part(self, part: SnapshotPart) -> None:
+        if part.is_described:
+            with self._database.lock:
+                self._check_described(part.table)
+
+    # -- the rows of a part ---------------------------------------------------------------------
+
+    def _keys_of(self, part: SnapshotPart) -> list[Key]:
+        index, count = part.range
+        return [key for key in self._rows_of(part) if crc32(repr(key).encode()) % count == index]
+
+    def _batches(self, keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+        while keys:
+            size = self._settings.rows(len(keys))
+            yield keys[:size]
+            keys = keys[size:]
+
+    def _note_read(self, part: SnapshotPart) -> None:
+        is_one = self._settings.is_consistent
+        point = self.point if is_one else self._database.current
+        self._read[part.table.table, part.range[0]] = point
 
     def _rows_of(self, part: SnapshotPart) -> Mapping[Key, Row]:
         if self._settings.is_consistent:

@@ -244,13 +244,15 @@ def _changes(rows: Sequence[_Row]) -> Changes:
 
 def _rows_of(write: Write) -> Iterator[tuple[Marker, Row]]:
     """The markers and rows that describe a write."""
-    old = {name: write.old[name] for name in write.table.key} if write.old else {}
+    whole, names = write.table.whole_rows, write.table.key
+    names = tuple(write.table.schema.names) if whole else names
+    old = {name: write.old[name] for name in names} if write.old else {}
     row = {n: v for n, v in (write.row or {}).items() if n not in write.unsent}
     if write.row is None:
         yield Marker.DELETE, old
     elif not old:
         yield Marker.INSERT, row
-    elif any(write.row[name] != value for name, value in old.items()):
+    elif whole or any(write.row[name] != value for name, value in old.items()):
         yield Marker.DELETE, old
         yield Marker.INSERT, row
     else:
