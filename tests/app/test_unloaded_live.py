@@ -253,22 +253,6 @@ def test_others_do_not_wait_for_a_table_that_joins_later(
 
 
 @pytest.mark.full
-def test_a_large_table_whose_key_has_no_ranges_is_loaded_before_its_changes(
-    database: Database, store: LocalStore
-) -> None:
-    evolving = EvolvingDatabase(database, store, load_beside=1)
-    evolving.run(
-        "create table arrays (id int[] primary key); insert into arrays values ('{1}')",
-        "analyze arrays",
-    )
-    evolving.run("create table pears (name text primary key); insert into pears values ('a')")
-    evolving.capture()
-    evolving.live([], each=False)
-    assert evolving.mirrored("arrays") == [{"id": "[1]"}]
-    evolving.check("pears")
-
-
-@pytest.mark.full
 def test_a_large_table_whose_reading_was_stopped_is_repaired(beside: EvolvingDatabase) -> None:
     jobs = BackfillRecords(Records(beside.store, root.LANDING))
     with beside.capturing():

@@ -95,7 +95,10 @@ class Capture:
         self._joining = Joining(source, clock, self._outages.awaits)
         self._altered = AlteredTables(clock)
         self._log_start = LogStart(source, records, sinks, clock, reached)
-        self._unloaded = Unloaded(source, records, settings, clock, self._lost)
+        is_corrected = all(sink.is_corrected for sink in sinks)
+        self._unloaded = Unloaded(
+            source, records, settings, clock, self._lost, is_corrected=is_corrected
+        )
         self._missing = MissingTables(
             source,
             records,

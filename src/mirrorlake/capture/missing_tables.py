@@ -106,7 +106,8 @@ class MissingTables:
         for error in members.renamed(now, absent, self._records, self._sinks):
             members.stop(self._records, error)
         members.check_unaltered([table for table in streamed if table.table in new], now)
-        self._unloaded.begin([table for table in streamed if table.table in begun], begun - new)
+        missing = [table for table in streamed if table.table in begun]
+        self._unloaded.begin(missing, begun - new, snapshot)
         seen = self._unloaded.seen(snapshot)
         found = [table for table in now if table.table in new and table.known]
         without_effect.begin(self._records, found)

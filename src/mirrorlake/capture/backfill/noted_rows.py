@@ -32,6 +32,7 @@ from mirrorlake.capture.staged.staged_file import (
     batches_of,
     left_of,
 )
+from mirrorlake.errors import TableError
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
@@ -46,6 +47,17 @@ BACKFILL_PART_DAMAGED = "backfill_part_damaged"
 
 _PREFIX, _ROWS, _VERSIONS = "_part-", "-0.parquet", "-versions.parquet"
 """Of the names of staged files."""
+
+
+def has_notes(snapshot: Snapshot, table: SourceTable) -> bool:
+    """Whether every part of a table can be noted."""
+    if (recognising := snapshot.recognising) is None:
+        return False
+    try:
+        parts = snapshot.parts(table)
+    except TableError:  # as its load will find
+        return False
+    return all(recognising.facts(part) is not None for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ same holds for a row that the project selects from a change on.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.capture.backfill.jobs import BackfillRecords
+from mirrorlake.capture.backfill.noted_rows import has_notes
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.records.records import Records
 from mirrorlake.capture.settings import CaptureSettings
@@ -28,11 +31,15 @@ from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Recognising, Snapshot, Source
 from mirrorlake.sources.chunk import Changes, Part
-from mirrorlake.sources.ordered import has_ranges
+from mirrorlake.sources.ordered import LARGEST_TABLE, has_ranges
 from mirrorlake.sources.selection import takes
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _BESIDE = "its rows are loaded beside its changes"
+
+LARGEST_BESIDE = LARGEST_TABLE // 4
+"""Bytes of a table without ranges up to which it is read beside its changes. In memory it may have
+many times as many, and what has one of the hashes has to fit into that."""
 
 
 def _selected_by_change(part: Changes) -> np.ndarray | None:
@@ -55,20 +62,29 @@ class Unloaded:
         settings: CaptureSettings,
         clock: Clock,
         lost: Lost,
+        *,
+        is_corrected: bool = True,
     ) -> None:
-        """lost: called for a table of which values cannot be read."""
+        """lost: called for a table of which values cannot be read; is_corrected: whether all sinks
+        are, as in `Sink`."""
         self._source, self._records, self._settings = source, records, settings
         self._jobs, self._clock, self._lost = BackfillRecords(records), clock, lost
+        self._is_corrected = is_corrected
         self.tables: set[TableId] = set()
 
-    def begin(self, missing: Sequence[SourceTable] = (), held: Collection[TableId] = ()) -> None:
+    def begin(
+        self,
+        missing: Sequence[SourceTable] = (),
+        held: Collection[TableId] = (),
+        snapshot: Snapshot | None = None,
+    ) -> None:
         """Decide, once for each table that is to be loaded, whether its rows are. Tables that are
         not there when the stream begins have joined it later, and so do those that begin anew,
         whose rows are loaded in any case. A table whose deletions name whole rows is always loaded:
         each of them must find its row.
 
         held: those of the missing tables that a sink has already, which has their rows or gets
-        them."""
+        them. snapshot: what the missing ones are loaded from."""
         known = self._records.loads()
         if known is None and self._settings.loads_all and self._settings.load_beside is None:
             return
@@ -76,9 +92,9 @@ class Unloaded:
         new = [table for table in missing if str(table.table) not in known]
         anew = [table for table in missing if known.get(str(table.table), True) is None]
         is_loaded = self._settings.load_joining or not is_joining
-        beside = self._read_beside(anew, held, is_joining=True)
+        beside = self._read_beside(anew, held, snapshot, is_joining=True)
         if is_loaded:
-            beside |= self._read_beside(new, held, is_joining=is_joining)
+            beside |= self._read_beside(new, held, snapshot, is_joining=is_joining)
         loads = {
             str(table.table): is_loaded
             and takes(table.table, self._settings.load)
@@ -134,7 +150,12 @@ class Unloaded:
                 require(name, TableAltered(_BESIDE, table=str(name)))
 
     def _read_beside(
-        self, tables: Sequence[SourceTable], held: Collection[TableId], *, is_joining: bool
+        self,
+        tables: Sequence[SourceTable],
+        held: Collection[TableId],
+        snapshot: Snapshot | None,
+        *,
+        is_joining: bool,
     ) -> set[TableId]:
         """The tables whose rows the stream does not wait for: it waits for the smallest ones, as
         long as they have less than so many bytes together. For tables that join, all others would
@@ -145,7 +166,7 @@ class Unloaded:
         if is_joining:
             least = min(least, self._settings.joining_beside)
         found, together = set[TableId](), 0
-        able = [t for t in tables if t.table not in held and self._can_be_beside(t)]
+        able = [t for t in tables if t.table not in held and self._can_be_beside(t, snapshot)]
         for table in sorted(able, key=lambda one: one.size):
             if together + table.size >= least:
                 found.add(table.table)
@@ -153,11 +174,23 @@ class Unloaded:
                 together += table.size
         return found
 
-    def _can_be_beside(self, table: SourceTable) -> bool:
-        """Ranges are read one after another; without them a large table is read at once, which a
-        stream of changes can outrun."""
-        is_loaded = not table.append_only and takes(table.table, self._settings.load)
-        return is_loaded and not table.whole_rows and has_ranges(table)
+    def _can_be_beside(self, table: SourceTable, snapshot: Snapshot | None) -> bool:
+        if table.append_only or table.whole_rows or not takes(table.table, self._settings.load):
+            return False
+        return has_ranges(table) or self._can_be_read_at_once(table, snapshot)
+
+    def _can_be_read_at_once(self, table: SourceTable, snapshot: Snapshot | None) -> bool:
+        """Whether the backfill of a table without ranges is sure to come to its end: it has to keep
+        the parts that it has read, since a stream of changes can outrun any attempt, and have room
+        for all rows. Where a sink is not corrected, rows would be there twice that came as changes
+        before they were read."""
+        return (
+            self._is_corrected
+            and table.size <= LARGEST_BESIDE
+            and table.size <= shutil.disk_usage(tempfile.gettempdir()).free
+            and snapshot is not None
+            and has_notes(snapshot, table)
+        )
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot in which the tables have no rows."""
