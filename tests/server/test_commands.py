@@ -98,6 +98,45 @@ def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_pa
         run(served, "streams", "show", "shop")
 
 
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("streams start shop --validate-only", "--validate-only has no effect on start"),
+        ("streams run shop --validate-only", "--validate-only has no effect on run"),
+        ("streams delete shop --validate-only", "--validate-only has no effect on delete"),
+        ("streams pause shop --force", "--force has no effect on pause"),
+        ("streams start shop --file shop.json", "--file has no effect on start"),
+        ("streams create shop --mask labels", "--mask has no effect on create"),
+        ("streams list shop", "NAME has no effect on list"),
+        ("profiles delete shop --validate-only", "--validate-only has no effect on delete"),
+        ("profiles show shop --mask labels", "--mask has no effect on show"),
+        ("profiles list shop", "NAME has no effect on list"),
+        ("objects shop list a.b", "not a.b alone"),
+    ],
+)
+def test_an_option_that_an_action_would_pass_over_is_refused(
+    tmp_path: Path, command: str, refused: str
+) -> None:
+    done = CliRunner().invoke(app, [*command.split(), "--folder", str(tmp_path)])
+    assert isinstance(done.exception, UsageError)
+    assert refused in str(done.exception)
+
+
+def test_errors_refuses_an_option_of_the_other_kind(tmp_path: Path) -> None:
+    for options in (["shop", "--config", "shop.yaml"], ["--folder", str(tmp_path)]):
+        done = CliRunner().invoke(app, ["errors", *options])
+        assert isinstance(done.exception, UsageError)
+        assert "--config" in str(done.exception)
+
+
+def test_a_profile_is_deleted_with_its_operation_as_json(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({"bigqueryProfile": {}}))
+    made = run(served, "profiles", "create", "there", "--file", str(file), "--json")
+    assert json.loads(made)["done"]
+    assert json.loads(run(served, "profiles", "delete", "there", "--json"))["done"]
+
+
 def test_a_service_that_does_not_run_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["streams", "--folder", str(tmp_path)])
     assert isinstance(done.exception, Unavailable)

@@ -33,6 +33,14 @@ def errors(
     mirrorlake errors orders
     mirrorlake errors             of a project with `source: {type: events}`
     """
+    from mirrorlake.errors import UsageError
+
+    elsewhere = (folder, location) != (DEFAULT_FOLDER, HOME)
+    if elsewhere if stream is None else config != DEFAULT:
+        raise UsageError(
+            "a stream is named by --folder and --location, and a project by --config",
+            hint="Name a stream without --config, or a project without a stream.",
+        )
     if stream is None:
         settings = project(config)
         if settings.events is None:

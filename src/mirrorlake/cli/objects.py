@@ -68,6 +68,11 @@ def objects(
             "--where-key and the limits per second belong to a backfill",
             hint=f"Write `mirrorlake objects {stream} backfill OBJECT`.",
         )
+    if action is ObjectAction.LIST and name:
+        raise UsageError(
+            f"list names all objects, and not {name} alone",
+            hint=f"Write `mirrorlake objects {stream}`.",
+        )
     service = ServiceClient(folder, location)
     found = service.every(f"streams/{stream}/objects", "streamObjects")
     if action is not ObjectAction.LIST:

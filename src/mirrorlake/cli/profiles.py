@@ -31,6 +31,17 @@ class ProfileAction(StrEnum):
     DELETE = "delete"
 
 
+_MADE = (ProfileAction.CREATE, ProfileAction.UPDATE)
+_BELONGS = {
+    "NAME": tuple(one for one in ProfileAction if one is not ProfileAction.LIST),
+    "--file": _MADE,
+    "--mask": (ProfileAction.UPDATE,),
+    "--validate-only": _MADE,
+    "--force": _MADE,
+}
+"""The actions to which each option belongs."""
+
+
 def profiles(
     action: Annotated[ProfileAction, typer.Argument(help="What to do.")] = ProfileAction.LIST,
     name: Annotated[str | None, typer.Argument(help="The connection profile.")] = None,
@@ -60,6 +71,7 @@ def profiles(
     from mirrorlake.cli.service import (
         ServiceClient,
         changed,
+        check_options,
         content_of,
         flags,
         identifier_of,
@@ -67,6 +79,9 @@ def profiles(
         show_validations,
     )
 
+    given: dict[str, object] = {"NAME": name, "--file": file, "--mask": mask}
+    given |= {"--validate-only": validate_only, "--force": force}
+    check_options(action, given, _BELONGS)
     service, kind = ServiceClient(folder, location), "connectionProfiles"
     if action is ProfileAction.LIST:
         found = service.every(kind, kind)
@@ -80,20 +95,25 @@ def profiles(
         print_table(("profile", "kind"), rows)
         return
     path = f"{kind}/{identifier_of(name)}"
+    if action is ProfileAction.SHOW:
+        print_json(service.call("GET", path))
+        return
+    if action is ProfileAction.DISCOVER:
+        request = {"connectionProfileName": f"{location}/{path}", "fullHierarchy": True}
+        print_json(service.call("POST", f"{kind}:discover", request))
+        return
     asked = flags(validate_only=validate_only, force=force)
-    match action:
-        case ProfileAction.SHOW:
-            print_json(service.call("GET", path))
-        case ProfileAction.DISCOVER:
-            request = {"connectionProfileName": f"{location}/{path}", "fullHierarchy": True}
-            print_json(service.call("POST", f"{kind}:discover", request))
-        case ProfileAction.CREATE:
-            query = {"connectionProfileId": last(path), **asked}
-            done = service.done(service.call("POST", kind, content_of(file), **query))
-            show_validations(done) if validate_only else say(f"{name}: created")
-        case ProfileAction.UPDATE:
-            done = service.done(changed(service, path, file, mask, asked))
-            show_validations(done) if validate_only else say(f"{name}: updated")
-        case ProfileAction.DELETE:
-            service.done(service.call("DELETE", path))
-            say(f"{name}: deleted")
+    if action is ProfileAction.CREATE:
+        query = {"connectionProfileId": last(path), **asked}
+        operation = service.call("POST", kind, content_of(file), **query)
+    elif action is ProfileAction.UPDATE:
+        operation = changed(service, path, file, mask, asked)
+    else:
+        operation = service.call("DELETE", path)
+    done = service.done(operation)
+    if as_json:
+        print_json(done)
+    elif validate_only:
+        show_validations(done)
+    else:
+        say(f"{name}: {action}d")

@@ -8,7 +8,7 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -126,6 +126,20 @@ class ServiceClient:
                 operation["error"]["message"].rstrip("."), where=operation["metadata"]["target"]
             )
         return operation
+
+
+def check_options(
+    action: str, given: Mapping[str, object], actions: Mapping[str, Collection[str]]
+) -> None:
+    """Refuse an option that the action would not heed. given: what was given for each option;
+    actions: those to which each option belongs. Raises UsageError."""
+    for option in (option for option, value in given.items() if value):
+        if action not in actions[option]:
+            others = actions[option]
+            raise UsageError(
+                f"{option} has no effect on {action}",
+                hint=f"It belongs to {', '.join(others)}. Leave it out.",
+            )
 
 
 def flags(*, validate_only: bool, force: bool) -> dict[str, str]:

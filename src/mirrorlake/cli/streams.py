@@ -38,6 +38,15 @@ class StreamAction(StrEnum):
     ACTIVITY = "activity"
 
 
+_MADE = (StreamAction.CREATE, StreamAction.UPDATE)
+_BELONGS = {
+    "NAME": tuple(one for one in StreamAction if one is not StreamAction.LIST),
+    "--file": _MADE,
+    "--mask": (StreamAction.UPDATE,),
+    "--validate-only": _MADE,
+    "--force": (*_MADE, StreamAction.START, StreamAction.RUN),
+}
+"""The actions to which each option belongs."""
 _STATES = {StreamAction.START: "RUNNING", StreamAction.PAUSE: "PAUSED"}
 
 
@@ -69,8 +78,17 @@ def streams(
     mirrorlake streams activity orders
     """
     from mirrorlake.cli.output import print_json, say
-    from mirrorlake.cli.service import ServiceClient, flags, identifier_of, show_validations
+    from mirrorlake.cli.service import (
+        ServiceClient,
+        check_options,
+        flags,
+        identifier_of,
+        show_validations,
+    )
 
+    given: dict[str, object] = {"NAME": name, "--file": file, "--mask": mask}
+    given |= {"--validate-only": validate_only, "--force": force}
+    check_options(action, given, _BELONGS)
     service = ServiceClient(folder, location)
     if action is StreamAction.LIST:
         _show(service, action, "streams", as_json=as_json)
