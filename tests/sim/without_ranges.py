@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from mirrorlake.capture.capture import Capture
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashPoint
@@ -32,7 +33,6 @@ MOST = 14
 WITH_FLOATS = Schema.of([Column("id", DOUBLE), *(c for c in COLUMNS if c.name != "id")])
 
 NOTING = {
-    CrashPoint.BACKFILL_BEGUN,
     CrashPoint.BACKFILL_PART_STAGED,
     CrashPoint.BACKFILL_NOTED,
     CrashPoint.BACKFILL_STAGED,
@@ -117,10 +117,19 @@ class SimulationWithoutRanges(Simulation):
         self._strict = self._soft = False
         self._settings = replace(self._settings, strict=False)
         own = Random(f"without ranges {seed}")
-        self._ends = own.choice([0.02, 0.1, 0.3])
-        limits = replace(self._backfill.limits, whole=own.choice([1, 200, 400, 1 << 20]))
-        self._backfill = replace(self._backfill, limits=limits)
+        self._ends = own.choice([0.02, 0.1, 0.2])
+        self._divide(own)
         self.database.meanwhile = self._write_meanwhile
+
+    def _divide(self, random: Random) -> None:
+        """Choose how large a table is that is landed in one piece."""
+        limits = replace(self._backfill.limits, whole=random.choice([1, 200, 400, 1 << 20]))
+        self._backfill = replace(self._backfill, limits=limits)
+
+    def _new_capture(self) -> Capture:
+        if self.random.random() < 0.2:
+            self._divide(self.random)
+        return super()._new_capture()
 
     def _new_database(self, *, sets: bool) -> DatabaseWithoutRanges:
         return DatabaseWithoutRanges(self.clock, self.random, sets=sets)
@@ -148,7 +157,7 @@ class SimulationWithoutRanges(Simulation):
     def _add_write(
         self, transaction: MemoryTransaction, tables: dict[TableId, dict[int, Row]]
     ) -> None:
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.4:
             super()._add_write(transaction, {FLOATING: tables[FLOATING]})
         else:
             self._add_whole(transaction, tables[WHOLE])
