@@ -128,6 +128,17 @@ def test_an_update_takes_masked_fields_only_and_clears_those_that_are_absent(api
     assert not found.get("labels")
 
 
+def test_a_parameter_that_would_not_be_heeded_is_refused_by_its_name(api: Api) -> None:
+    path = f"{PARENT}/connectionProfiles/tables"
+    refused = api("DELETE", path, None, 400, validateOnly="true")["error"]
+    assert "no such parameter (validateOnly)" in refused["message"]
+    assert "requestId" in refused["message"]
+    assert "pageSizes" in api.get("connectionProfiles", 400, pageSizes="1")["error"]["message"]
+    assert "filter" in api.get("streams/s/objects", 400, filter="a=b")["error"]["message"]
+    assert len(api.get("connectionProfiles", page_size="1")["connectionProfiles"]) == 1
+    assert api.get("connectionProfiles/tables", alt="json", prettyPrint="false")["name"]
+
+
 @pytest.mark.clause("FD-069", "FD-081")
 def test_what_is_deleted_is_gone_and_errors_have_a_code_and_a_status(api: Api) -> None:
     path = f"{PARENT}/connectionProfiles/tables"

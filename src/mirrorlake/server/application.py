@@ -62,7 +62,7 @@ def application(
 async def _handled(service: Service, route: ApiRoute, request: Request) -> Response:
     try:
         sent = await body_of(request)
-        call = Call(service, request.path_params, request.query_params, sent)
+        call = Call(service, request.path_params, route.read(request.query_params), sent)
         return JSONResponse(await run_in_threadpool(route.handler, call))
     except MirrorlakeError as error:
         code, body = answer_to(error)

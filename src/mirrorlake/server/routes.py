@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from mirrorlake import __version__
 from mirrorlake.app.changes.feed_pages import feed_page
 from mirrorlake.app.feed import table_named
@@ -20,7 +22,7 @@ from mirrorlake.control.shapes.discover import DiscoverRequest
 from mirrorlake.control.shapes.hierarchies import LookupRequest
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import RunRequest, StartBackfillRequest, Stream
-from mirrorlake.errors import InvalidRequest, NotOffered
+from mirrorlake.errors import InvalidRequest, NotOffered, printable
 from mirrorlake.feed.bounds import FeedArguments, end_named, start_named
 
 
@@ -86,7 +88,29 @@ class ApiRoute:
     body: type[Shape] | None = None
     query: tuple[str, ...] = field(default=())
 
+    def read(self, query: Mapping[str, str]) -> dict[str, str]:
+        """The parameters of a request, in lower camel case. Raises InvalidRequest for one that
+        would not be heeded: a deletion that was only to be validated would be done."""
+        found = {}
+        for name, value in query.items():
+            if name.startswith("$") or name in _OF_EVERY_ROUTE:
+                continue
+            if (known := to_camel(name)) not in self.query:
+                there = ", ".join(self.query)
+                raise InvalidRequest(
+                    "there is no such parameter",
+                    where=printable(name[:80]),
+                    hint=f"The parameters here are: {there}." if there else "There is none here.",
+                )
+            found[known] = value
+        return found
 
+
+_OF_EVERY_ROUTE = (
+    *("access_token", "alt", "callback", "fields", "key", "oauth_token", "prettyPrint"),
+    *("quotaUser", "uploadType", "upload_protocol", "userProject"),
+)
+"""Parameters that every API of Google has, of the form of the answer and of who asks."""
 _LOCATION = "/v1/projects/{project}/locations/{location}"
 _PROFILES = f"{_LOCATION}/connectionProfiles"
 _STREAMS = f"{_LOCATION}/streams"
@@ -251,7 +275,13 @@ def _not_offered(what: str) -> Handler:
 
 
 OPERATIONS = (
-    ApiRoute("GET", "/v1/projects/{project}/locations", "List locations", _locations),
+    ApiRoute(
+        "GET",
+        "/v1/projects/{project}/locations",
+        "List locations",
+        _locations,
+        query=("filter", "pageSize", "pageToken"),
+    ),
     ApiRoute("GET", f"{_LOCATION}:fetchStaticIps", "Addresses to allow", _static_ips),
     ApiRoute("GET", _LOCATION, "A location", _location),
     ApiRoute(
@@ -290,12 +320,17 @@ OPERATIONS = (
         f"{_PROFILES}/{{id}}",
         "Delete a connection profile",
         _delete_profile,
-        query=("requestId",),
+        query=("requestId", "force"),
     ),
     ApiRoute("GET", _STREAMS, "List streams", _list(ResourceKind.STREAM, "streams"), query=_LISTED),
     ApiRoute("POST", _STREAMS, "Create a stream", _create_stream, Stream, ("streamId", *_MADE)),
     ApiRoute(
-        "POST", f"{_STREAMS}/{{id}}:run", "Start or recover a stream", _run_stream, RunRequest
+        "POST",
+        f"{_STREAMS}/{{id}}:run",
+        "Start or recover a stream",
+        _run_stream,
+        RunRequest,
+        ("requestId", "force"),
     ),
     ApiRoute("POST", f"{_STREAMS}/{{id}}:fetchErrors", "Errors of a stream", _errors),
     ApiRoute(
@@ -325,7 +360,11 @@ OPERATIONS = (
         ("updateMask", *_MADE),
     ),
     ApiRoute(
-        "DELETE", f"{_STREAMS}/{{id}}", "Delete a stream", _delete_stream, query=("requestId",)
+        "DELETE",
+        f"{_STREAMS}/{{id}}",
+        "Delete a stream",
+        _delete_stream,
+        query=("requestId", "force"),
     ),
     ApiRoute(
         "POST", f"{_OBJECTS}:lookup", "The object of a source identifier", _lookup, LookupRequest
