@@ -63,6 +63,11 @@ def excluded(evolving: EvolvingDatabase) -> set[str]:
     return {table for table, why in newest.excluded.items() if why == "differs"}
 
 
+def shown_by_status(evolving: EvolvingDatabase, capsys: pytest.CaptureFixture[str]) -> str:
+    show_status(mirror_status.read(of_root(evolving.store.root)))
+    return " ".join(capsys.readouterr().out.split())
+
+
 def backfill(evolving: EvolvingDatabase, table: str) -> None:
     jobs = BackfillRecords(Records(evolving.store, root.LANDING))
     requests.request(jobs, [table], table, None, None, WallClock().now())
@@ -110,12 +115,15 @@ def test_a_backfill_of_all_rows_makes_the_table_whole(
 
 @pytest.mark.full
 @pytest.mark.clause("ST-291")
-def test_a_table_that_joins_later_is_not_loaded_by_itself(evolving: EvolvingDatabase) -> None:
+def test_a_table_that_joins_later_is_not_loaded_by_itself(
+    evolving: EvolvingDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
     evolving.begin()
     evolving.run("create table plums (id int primary key); insert into plums values (1)")
     evolving.live(["insert into plums values (2)"], each=False)
     assert ids(evolving, "plums") == [2]
     assert excluded(evolving) == {"public.apples", "public.plums"}
+    assert shown_by_status(evolving, capsys).count("Replicating, not loaded") == 2
     backfill(evolving, "public.plums")
     evolving.capture()
     evolving.apply()
@@ -143,8 +151,9 @@ def test_tables_do_not_wait_for_the_rows_of_a_large_one(
 ) -> None:
     with beside.capturing():
         beside.apply()
-        show_status(mirror_status.read(of_root(beside.store.root)))
-        shown = " ".join(capsys.readouterr().out.split())
+        shown = shown_by_status(beside, capsys)
+        assert "Replicating, loading" in shown
+        assert "not loaded" not in shown
         assert "public.apples: its rows are read beside its changes" in shown
         assert "mirrorlake backfill" not in shown
         assert Records(beside.store, root.LANDING).unloaded() == {"public.apples", "public.pears"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,10 +72,10 @@ def show_status(found: Status) -> None:
 
     for line in _about(found):
         show(line)
-    if found.lands:
-        _show_tables(found.tables)
     unread = (job.request for job in found.backfills if not job.state.is_over)
     being_read = {request.table for request in unread if request.is_whole}
+    if found.lands:
+        _show_tables(found.tables, being_read)
     for table in found.tables:
         notes = _notes(table, is_being_read=table.table in being_read)
         for line in [_gone(table.dropped)] if table.dropped else notes:
@@ -128,13 +128,14 @@ def _source(found: Status) -> Iterator[str]:
         yield f"source log{when}: {source_log.sentence(log)}"
 
 
-def _show_tables(tables: Sequence[TableStatus]) -> None:
+def _show_tables(tables: Sequence[TableStatus], being_read: Collection[str]) -> None:
+    """being_read: the tables of which a backfill reads all rows."""
     from mirrorlake.cli.output import print_table, show
 
     rows = [
         [
             t.table,
-            f"{t.state}{_kind(t)}",
+            f"{t.state}{_kind(t, is_being_read=t.table in being_read)}",
             t.version,
             *(f"{count:,}" for count in (t.inserts, t.updates, t.deletes)),
             t.position,
@@ -227,11 +228,13 @@ def _notes(table: TableStatus, *, is_being_read: bool) -> Iterator[str]:
         yield f"append-only, because {found.reason}; no update or delete of it was counted"
 
 
-def _kind(table: TableStatus) -> str:
-    """Suffix of the state of a table of which not everything is there."""
+def _kind(table: TableStatus, *, is_being_read: bool) -> str:
+    """Suffix of the state of a table of which not everything is there. is_being_read: a backfill
+    reads all of it."""
     if table.dropped:
         return ", dropped"
-    loaded = "" if table.is_loaded else ", not loaded"
+    missing = ", loading" if is_being_read else ", not loaded"
+    loaded = "" if table.is_loaded else missing
     if table.differs:
         return f"{loaded}, differs"
     return f"{loaded}, append-only" if table.append_only else loaded
