@@ -14,6 +14,7 @@ from mirrorlake.model.table import TableId
 from tests.doubles.memory_store import MemoryStore
 from tests.sim.recreating import RecreatingSimulation
 from tests.sim.simulation import Simulation
+from tests.sim.without_ranges import SimulationWithoutRanges
 
 
 class BesideSimulation(Simulation):
@@ -43,3 +44,10 @@ class BesideSimulation(Simulation):
 
 class RecreatingBesideSimulation(BesideSimulation, RecreatingSimulation):
     """One run, in which tables join that are created again."""
+
+
+class BesideWithoutRangesSimulation(BesideSimulation, SimulationWithoutRanges):
+    """One run. The rows of the table without a key are loaded before its changes."""
+
+    def _check_deleted(self, table: TableId, rows: list[Any]) -> None:
+        """Deletes are not soft."""

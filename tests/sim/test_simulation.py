@@ -11,15 +11,19 @@ from mirrorlake.capture.backfill.backfills import BACKFILL_STARTED
 from mirrorlake.capture.backfill.noted_rows import BACKFILL_RESUMED
 from tests.profiles import tries
 from tests.sim.altering import ALTERING, AlteringSimulation
-from tests.sim.beside import BesideSimulation, RecreatingBesideSimulation
+from tests.sim.beside import (
+    BesideSimulation,
+    BesideWithoutRangesSimulation,
+    RecreatingBesideSimulation,
+)
 from tests.sim.recreating import RecreatingSimulation
 from tests.sim.simulation import Simulation
 from tests.sim.without_ranges import NOTING, SimulationWithoutRanges
 
 GROUPS = 20
 SEEDS = tries(600, long=100_000)
-WITHOUT_RANGES = tries(240, quick=20, long=30_000)
-BESIDE = tries(160, quick=8, long=20_000)
+WITHOUT_RANGES = tries(240, quick=16, long=30_000)
+BESIDE = tries(160, quick=6, long=20_000)
 Run = TypeVar("Run", bound=Simulation)
 
 
@@ -95,6 +99,7 @@ def test_tables_that_are_loaded_beside_their_changes_get_all_rows(group: int) ->
         run = ran(BesideSimulation(seed, loses=not seed % 4), f"seed {seed}, beside")
         found += [feed for t in run.lake.tables.values() for _chunk, feed in t.backfilled]
         ran(RecreatingBesideSimulation(seed), f"seed {seed}, recreates, beside")
+        ran(BesideWithoutRangesSimulation(seed), f"seed {seed}, without ranges, beside")
     assert sum(map(bool, found)) > BESIDE // 2
 
 
