@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -13,8 +14,14 @@ from pydantic.alias_generators import to_camel
 from mirrorlake.control.reports import Document
 from mirrorlake.control.secrets import check_references
 from mirrorlake.control.shapes.base import Shape
-from mirrorlake.control.shapes.profiles import ConnectionProfile
-from mirrorlake.control.shapes.streams import SOURCE_CONFIGS, BackfillAll, RunRequest, Stream
+from mirrorlake.control.shapes.profiles import DESTINATIONS, ConnectionProfile
+from mirrorlake.control.shapes.streams import (
+    DESTINATION_CONFIGS,
+    SOURCE_CONFIGS,
+    BackfillAll,
+    RunRequest,
+    Stream,
+)
 from mirrorlake.control.states import StreamMove, StreamState
 from mirrorlake.errors import IllegalMove, InvalidRequest, NotOffered
 
@@ -117,6 +124,61 @@ def check_slot(current: Stream, following: Stream) -> None:
             where="sourceConfig.postgresqlSourceConfig.replicationSlot",
             hint="Create another stream.",
         )
+
+
+def check_target(current: Document, following: Stream) -> None:
+    """What a stream has written tells where it goes on: in another place it would begin anew, with
+    a slot that is past the changes that are missing there. Raises InvalidRequest."""
+    before, after = current.get("destinationConfig", {}), following.document()["destinationConfig"]
+    for field, there in _target(before).items():
+        if _has_begun(current) and there != _target(after)[field]:
+            raise InvalidRequest(
+                f"{field} of a stream that has begun cannot be changed",
+                where=f"destinationConfig.{field}",
+                hint="Create another stream, with its own replicationSlot and publication.",
+            )
+
+
+def _target(destination: Document) -> dict[str, object]:
+    """What in the configuration of a destination says where a stream writes, and what: event files
+    or tables."""
+    chosen = next((kind for kind in map(to_camel, DESTINATION_CONFIGS) if kind in destination), "")
+    config = destination.get(chosen, {})
+    is_events = chosen == "gcsDestinationConfig" or bool(
+        {"avroFileFormat", "jsonFileFormat"} & config.keys()
+    )
+    return {
+        "destinationConnectionProfile": destination.get("destinationConnectionProfile"),
+        f"{chosen or 'config'}.path": _folders(config.get("path", "")),
+        "landingZone": not is_events,
+    }
+
+
+def check_targets(current: Document, following: Document, streams: Iterable[Document]) -> None:
+    """The same for the streams that write to a destination: `bucket` and `rootPath` of its profile
+    are a part of the place. Raises IllegalMove."""
+    for kind in map(to_camel, DESTINATIONS):
+        before, after = current.get(kind, {}), following.get(kind, {})
+        same = before.get("bucket") == after.get("bucket") and _folders(
+            before.get("rootPath", "")
+        ) == _folders(after.get("rootPath", ""))
+        if same and (kind in current) == (kind in following):
+            continue
+        for stream in streams:
+            if current["name"] in profiles_of(stream) and _has_begun(stream):
+                raise IllegalMove(
+                    f"the place cannot be changed: {stream['name']} has begun to write there",
+                    where=f"{current['name']}, {kind}",
+                    hint="Create another profile, and another stream with it.",
+                )
+
+
+def _folders(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _has_begun(stream: Document) -> bool:
+    return bool(stream["state"] != StreamState.NOT_STARTED.name)
 
 
 def check_excluded(stream: Stream) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mirrorlake.control import masks
-from mirrorlake.control.checks import OUTPUT, check_profile, profiles_of, shaped
+from mirrorlake.control.checks import OUTPUT, check_profile, check_targets, profiles_of, shaped
 from mirrorlake.control.names import ResourceKind, ResourceName, new_name
 from mirrorlake.control.reports import Document, Validation
 from mirrorlake.control.requests import Asked, Requests, Validator
@@ -51,13 +51,16 @@ class Profiles:
         return self._requests.do(name, "create", asked, sent, act, validations, "ConnectionProfile")
 
     def update(self, name: ResourceName, sent: Document, mask: str, asked: Asked) -> Document:
-        """Returns an operation. Raises InvalidRequest, ResourceNotFound."""
+        """Returns an operation. Raises InvalidRequest, ResourceNotFound, and IllegalMove for
+        another place while a stream writes to the one there is."""
         if known := self._requests.repeated(name, "update", asked, [sent, mask]):
             return known
         paths = masks.parse_mask(mask)
         current, stored = self._requests.current(name), self._secrets.of(str(name))
         shape = shaped(ConnectionProfile, masks.overlaid(current, sent, paths, OUTPUT))
         check_profile(shape)
+        with self._requests.database.transaction() as transaction:
+            check_targets(current, shape.document(), transaction.all(ResourceKind.STREAM))
         secrets = dict(secrets_of(shape))
         # Input-only fields cannot be sent back: kept unless the mask names them (ST-324).
         asked_for = {".".join(path) for path in paths}

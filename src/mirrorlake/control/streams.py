@@ -12,6 +12,7 @@ from mirrorlake.control.checks import (
     check_not_listed,
     check_slot,
     check_strategy,
+    check_target,
     input_of,
     move_to,
     output_of,
@@ -207,6 +208,7 @@ class Streams:
         following = shaped(Stream, masks.overlaid(current, sent, fields, STREAM_OUTPUT))
         self._check_stream(following)
         check_slot(shaped(Stream, current), following)
+        check_target(current, following)
         return following
 
     def _check_stream(self, shape: Stream) -> None:
