@@ -17,7 +17,7 @@ PARENT = "projects/p/locations/l"
 SECRET = "s3cret-of-shop"
 
 
-POSTGRES = {
+POSTGRES: dict[str, Any] = {
     "displayName": "shop",
     "labels": {"team": "data"},
     "postgresqlProfile": {

@@ -183,6 +183,27 @@ def test_an_update_keeps_the_secret_unless_its_field_is_named(control: Control) 
     assert "postgresqlProfile" not in control.get(name)
 
 
+@pytest.mark.clause("ST-324")
+def test_a_password_is_stored_or_referenced_and_not_both(control: Control) -> None:
+    reference = {"secretManagerStoredPassword": "env:MIRRORLAKE_SECRET_SHOP"}
+    both = {**POSTGRES, "postgresqlProfile": {**POSTGRES["postgresqlProfile"], **reference}}
+    with pytest.raises(InvalidRequest, match="only one of password and secretManagerStored"):
+        control.profiles.create(PARENT, "source", both, Asked())
+    control.profiles.create(PARENT, "source", POSTGRES, Asked())
+    name = profile("source")
+    field = "postgresqlProfile.secretManagerStoredPassword"
+    control.profiles.update(name, {"postgresqlProfile": reference}, field, Asked())
+    assert control.profiles.of(str(name))[1] == {}
+    password = {"postgresqlProfile": {"password": SECRET}}
+    with pytest.raises(InvalidRequest, match="names secretManagerStoredPassword in updateMask"):
+        control.profiles.update(name, password, "postgresqlProfile.password", Asked())
+    control.profiles.update(name, password, f"postgresqlProfile.password,{field}", Asked())
+    found, secrets = control.profiles.of(str(name))
+    assert found.postgresql_profile
+    assert found.postgresql_profile.secret_manager_stored_password is None
+    assert secrets == {"postgresqlProfile.password": SECRET}
+
+
 @pytest.mark.clause("ST-345")
 def test_a_repeated_request_is_done_once(control: Control, validator: Scripted) -> None:
     asked = Asked(str(uuid.uuid4()))

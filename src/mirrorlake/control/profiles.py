@@ -10,7 +10,7 @@ from mirrorlake.control.checks import OUTPUT, check_profile, check_targets, prof
 from mirrorlake.control.names import ResourceKind, ResourceName, new_name
 from mirrorlake.control.reports import Document, Validation
 from mirrorlake.control.requests import Asked, Requests, Validator
-from mirrorlake.control.secrets import SecretFile, secrets_of, without_secrets
+from mirrorlake.control.secrets import SecretFile, references_of, secrets_of, without_secrets
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.store.database import Transaction
 from mirrorlake.errors import IllegalMove, InvalidRequest
@@ -62,8 +62,9 @@ class Profiles:
         with self._requests.database.transaction() as transaction:
             check_targets(current, shape.document(), transaction.all(ResourceKind.STREAM))
         secrets = dict(secrets_of(shape))
-        # Input-only fields cannot be sent back: kept unless the mask names them (ST-324).
-        asked_for = {".".join(path) for path in paths}
+        # Input-only fields cannot be sent back: kept unless the mask names them (ST-324), or a
+        # reference takes their place.
+        asked_for = {".".join(path) for path in paths} | dict(references_of(shape)).keys()
         kept = {
             path: secret
             for path, secret in stored.items()

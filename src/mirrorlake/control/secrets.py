@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
+from pydantic.alias_generators import to_camel, to_snake
 
 from mirrorlake.errors import InvalidRequest, StorageUnavailable
 
@@ -52,13 +53,29 @@ def without_secrets(shape: BaseModel) -> dict[str, Any]:
 
 
 def check_references(shape: BaseModel) -> None:
-    """Raises InvalidRequest for a reference to any other variable."""
-    for name in type(shape).model_fields:
+    """Raises InvalidRequest for a reference to any other variable, and for one beside the secret
+    itself, of which one would not be used."""
+    for path, reference in references_of(shape):
+        variable_of(reference)
+        if any(path == given for given, _secret in secrets_of(shape)):
+            name = path.rpartition(".")[2]
+            stored = to_camel(f"{REFERENCE_PREFIX}{to_snake(name)}")
+            raise InvalidRequest(
+                f"only one of {name} and {stored} may be set",
+                where=path,
+                hint=f"Leave one of them out. An update that sends {name} names {stored} in "
+                "updateMask too.",
+            )
+
+
+def references_of(shape: BaseModel, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path of each secret that is given as a reference, with the reference."""
+    for name, field in type(shape).model_fields.items():
         value = getattr(shape, name)
         if isinstance(value, BaseModel):
-            check_references(value)
+            yield from references_of(value, f"{path}.{field.alias or name}".lstrip("."))
         elif name.startswith(REFERENCE_PREFIX) and value:
-            variable_of(value)
+            yield f"{path}.{to_camel(name.removeprefix(REFERENCE_PREFIX))}".lstrip("."), value
 
 
 def variable_of(reference: str) -> str:
