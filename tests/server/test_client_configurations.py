@@ -261,6 +261,34 @@ def test_a_configuration_that_contradicts_itself_is_refused_with_its_field(
     assert field in told["message"]
 
 
+def test_a_way_to_a_destination_that_would_not_be_taken_is_refused(api: Api) -> None:
+    private = {"privateConnectivity": {"privateConnection": "c"}}
+    profile = {"fileSystemProfile": {"rootPath": "r"}, **private}
+    made = api.post("connectionProfiles", profile, connectionProfileId="private")
+    told = made["metadata"]["validationResult"]["validations"][0]
+    assert told["state"] == "NOT_EXECUTED"
+    assert "private connectivity is not offered" in told["message"][0]["message"]
+    postgresql = {"postgresqlSourceConfig": {"replicationSlot": "s", "publication": "p"}}
+    to = {
+        "destinationConnectionProfile": f"{PARENT}/connectionProfiles/private",
+        "fileSystemDestinationConfig": {"path": "p"},
+    }
+    stream = stream_of(api, "postgresql", postgresql, destinationConfig=to)
+    tried = api.post("streams", stream, streamId="tried", validateOnly="true")
+    found = tried["metadata"]["validationResult"]["validations"][0]["message"][0]["message"]
+    assert "private connectivity is not offered" in found
+
+
+@pytest.mark.parametrize("missing", ["clientCertificate", "clientKey", "caCertificate"])
+def test_a_verification_of_both_sides_needs_all_its_certificates(api: Api, missing: str) -> None:
+    all_of_them = {"clientCertificate": "c", "clientKey": "k", "caCertificate": "a"}
+    given = {name: pem for name, pem in all_of_them.items() if name != missing}
+    source = PROFILES["postgresql"]["postgresqlProfile"]
+    profile = {**source, "sslConfig": {"serverAndClientVerification": given}}
+    tried = api.post("connectionProfiles", {"postgresqlProfile": profile}, connectionProfileId="c")
+    assert f"serverAndClientVerification.{missing}" in tried["error"]["message"]
+
+
 def test_an_encryption_key_is_not_passed_over(api: Api) -> None:
     postgresql = {"postgresqlSourceConfig": {"replicationSlot": "s", "publication": "p"}}
     stream = stream_of(api, "postgresql", postgresql, customerManagedEncryptionKey="k")

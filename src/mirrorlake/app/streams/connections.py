@@ -33,6 +33,11 @@ def check_live(profile: ConnectionProfile) -> None:
             where=profile.name or "connectionProfile",
             hint="Use a source on PostgreSQL.",
         )
+    check_connectivity(profile)
+
+
+def check_connectivity(profile: ConnectionProfile) -> None:
+    """Raises NotOffered for a way to a source or a destination that would not be taken."""
     for name in ("forward_ssh_connectivity", "private_connectivity"):
         if getattr(profile, name) is not None:
             raise NotOffered(
@@ -104,12 +109,15 @@ def _tls(database: PostgresqlProfile, secrets: Mapping[str, str], folder: Path) 
     ):
         if secret := secrets.get(f"{_PREFIX}.sslConfig.{part}.{field}"):
             facts[option] = str(_certificate(folder, secret))
-    if "sslrootcert" not in facts:
-        raise UsageError(
-            "the certificate of the authority is missing",
-            where=f"{_PREFIX}.sslConfig.{part}.caCertificate",
-            hint="Send it as PEM.",
-        )
+    needed = {"sslrootcert": ("caCertificate", "the certificate of the authority is missing")}
+    if config.server_and_client_verification is not None:
+        needed["sslcert"] = ("clientCertificate", "the certificate of the client is missing")
+        needed["sslkey"] = ("clientKey", "the key of the client is missing")
+    for option, (field, what) in needed.items():
+        if option not in facts:
+            raise UsageError(
+                what, where=f"{_PREFIX}.sslConfig.{part}.{field}", hint="Send it as PEM."
+            )
     return facts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mirrorlake.app.streams.connections import check_live, postgres_url
+from mirrorlake.app.streams.connections import check_connectivity, check_live, postgres_url
 from mirrorlake.app.streams.destinations import below, in_bucket, in_folder
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import LOAD_BESIDE, CaptureSettings
@@ -82,6 +82,8 @@ def project_of(
             hint="Leave it out, and let the bucket or the disk encrypt what is written.",
         )
     source = _source(stream, profiles, places)
+    assert stream.destination_config is not None
+    check_connectivity(profiles(stream.destination_config.destination_connection_profile)[0])
     root, events = destination_of(name, stream, profiles, places)
     return Project(
         name=name.id,

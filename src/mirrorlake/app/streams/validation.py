@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mirrorlake.app import extras
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
+from mirrorlake.app.streams.connections import NOT_LIVE, check_connectivity, postgres_url
 from mirrorlake.app.streams.destinations import below, bucket_of, folder_of
 from mirrorlake.app.streams.projects import ServiceFolders, StreamProjects, project_of
 from mirrorlake.config import Project
@@ -89,6 +89,8 @@ class WorldValidator:
 
     def _connected(self, profile: ConnectionProfile, secrets: Mapping[str, str]) -> Validation:
         kind = profile.kind or ""
+        if kind not in NOT_LIVE:
+            check_connectivity(profile)
         if kind == "postgresql_profile":
             with extras.needed("a PostgreSQL source"):
                 from mirrorlake.sources.postgresql.connect import connect
