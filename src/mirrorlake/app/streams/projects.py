@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mirrorlake.app.streams.connections import check_connectivity, check_live, postgres_url
 from mirrorlake.app.streams.destinations import below, in_bucket, in_folder
+from mirrorlake.app.streams.included import selection, tables_of
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import LOAD_BESIDE, CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Document
-from mirrorlake.control.shapes import hierarchies as shape
 from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import (
     BigqueryDestinationConfig,
@@ -23,7 +23,6 @@ from mirrorlake.control.shapes.streams import (
 from mirrorlake.errors import NotOffered
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
@@ -120,7 +119,7 @@ def _capture(stream: Stream) -> CaptureSettings:
     if stream.backfill_none is not None:
         return CaptureSettings(load=("!*",), load_joining=False, stops_at=stops_at)
     excluded = stream.backfill_all.postgresql_excluded_objects if stream.backfill_all else None
-    patterns = [f"!{pattern}" for pattern, _columns in _patterns(excluded)]
+    patterns = [f"!{pattern}" for pattern in tables_of(excluded)]
     return CaptureSettings(
         load=("*.*", *patterns), load_joining=False, load_beside=LOAD_BESIDE, stops_at=stops_at
     )
@@ -184,46 +183,3 @@ def _check_landing(config: FileSystemDestinationConfig) -> None:
                 where="destinationConfig.fileSystemDestinationConfig",
                 hint="Leave it out, or send avroFileFormat or jsonFileFormat.",
             )
-
-
-def selection(
-    include: shape.PostgresqlRdbms | None, exclude: shape.PostgresqlRdbms | None
-) -> Selection:
-    """What is mirrored. A level that is not given means everything below it (ST-312)."""
-    columns: dict[str, list[str]] = {}
-    tables = [pattern for pattern, _columns in _patterns(include)]
-    for pattern, names in _patterns(include):
-        if names:
-            columns[pattern] = [_literal(name) for name in names]
-    refused = []
-    for pattern, names in _patterns(exclude):
-        if names:
-            kept = columns.get(pattern, ["*"])
-            columns[pattern] = [*kept, *(f"!{_literal(name)}" for name in names)]
-        else:
-            refused.append(f"!{pattern}")
-    return Selection((*(tables or ["*.*"]), *refused), columns)
-
-
-def _patterns(objects: shape.PostgresqlRdbms | None) -> list[tuple[str, list[str]]]:
-    """Patterns of tables, with the columns that are named of each."""
-    found: list[tuple[str, list[str]]] = []
-    for schema in objects.postgresql_schemas if objects else ():
-        name = _literal(schema.schema_) if schema.schema_ else "*"
-        if not schema.postgresql_tables:
-            found.append((f"{name}.*", []))
-        for table in schema.postgresql_tables:
-            names = [column.column for column in table.postgresql_columns if column.column]
-            found.append((f"{name}.{_literal(table.table) if table.table else '*'}", names))
-    return found
-
-
-def _literal(name: str) -> str:
-    """A pattern that matches this name alone. Raises NotOffered."""
-    if name.startswith("!"):
-        raise NotOffered(
-            "a name that begins with ! cannot be selected",
-            where=name,
-            hint="Select its schema as a whole.",
-        )
-    return "".join(f"[{one}]" if one in "*?[" else one for one in name)
