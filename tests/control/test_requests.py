@@ -98,6 +98,9 @@ def test_a_token_belongs_to_its_list(offset: int, query: str) -> None:
         ("createTime>2025-01-01", True),
         ("createTime < 2025-01-01", False),
         ("satisfied=true", True),
+        ("source_config.source_profile:db", True),
+        ("sourceConfig.sourceProfile:db", True),
+        ("labels.team_a=x", True),
     ],
 )
 def test_filters(text: str, holds: bool) -> None:
@@ -105,7 +108,8 @@ def test_filters(text: str, holds: bool) -> None:
         "name": "n",
         "displayName": "shop",
         "state": "RUNNING",
-        "labels": {"team": "da ta"},
+        "labels": {"team": "da ta", "team_a": "x"},
+        "sourceConfig": {"sourceProfile": "db"},
         "createTime": "2026-01-01T00:00:00Z",
         "satisfied": True,
     }

@@ -47,10 +47,7 @@ class Comparison:
     is_negated: bool = False
 
     def holds(self, document: Mapping[str, Any]) -> bool:
-        found: Any = document
-        for name in self.path:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return self._compared(found) != self.is_negated
+        return self._compared(_at(document, self.path)) != self.is_negated
 
     def _compared(self, found: object) -> bool:
         if self.operator == ":":
@@ -81,8 +78,8 @@ def parse_filter(text: str) -> list[Comparison]:
         value = match["value"]
         if value.startswith('"'):
             value = re.sub(r"\\(.)", r"\1", value[1:-1])
-        first, *rest = match["field"].split(".")
-        found.append(Comparison((to_camel(first), *rest), match["op"], value, bool(match["not"])))
+        path = tuple(match["field"].split("."))
+        found.append(Comparison(path, match["op"], value, bool(match["not"])))
         position = match.end()
     return found
 
@@ -96,8 +93,7 @@ def parse_order(text: str) -> list[tuple[tuple[str, ...], bool]]:
         match = re.fullmatch(r"([A-Za-z][\w.-]*)(\s+(asc|desc))?", part)
         if match is None or len(orders) >= 8:
             raise _refused("orderBy", text, "Write field names as in displayName desc,name.")
-        first, *rest = match[1].split(".")
-        orders.append(((to_camel(first), *rest), match[3] == "desc"))
+        orders.append((tuple(match[1].split(".")), match[3] == "desc"))
     return orders
 
 
@@ -112,10 +108,16 @@ def ordered(
 
 
 def _text(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    found = _at(document, path)
+    return "" if found is None else str(found)
+
+
+def _at(document: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value at a path, whose fields may be written in either spelling; labels in their own."""
     found: Any = document
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return "" if found is None else str(found)
+        found = found.get(name, found.get(to_camel(name))) if isinstance(found, Mapping) else None
+    return found
 
 
 def page_size(asked: int) -> int:
