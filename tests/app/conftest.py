@@ -35,6 +35,14 @@ def source_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     yield from database_on(request.getfixturevalue(request.param))
 
 
+@pytest.fixture(
+    params=["postgres18", *(pytest.param(name, marks=pytest.mark.full) for name in SERVERS)]
+)
+def each_database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A database on the newest version, and outside of `make test` on each."""
+    yield from database_on(request.getfixturevalue(request.param))
+
+
 @pytest.fixture
 def evolving(source_database: Database, store: LocalStore) -> EvolvingDatabase:
     return EvolvingDatabase(source_database, store)

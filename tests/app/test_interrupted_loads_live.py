@@ -43,8 +43,8 @@ APPLES = (
 
 
 @pytest.fixture
-def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
-    return EvolvingDatabase(database, store, part_bytes=4 * PAGE)
+def evolving(each_database: Database, store: LocalStore) -> EvolvingDatabase:
+    return EvolvingDatabase(each_database, store, part_bytes=4 * PAGE)
 
 
 def zone(evolving: EvolvingDatabase) -> list[Path]:
@@ -121,10 +121,10 @@ ALTERS = {
 @pytest.mark.parametrize("alter", some(list(ALTERS)))
 @pytest.mark.parametrize("part_bytes", some([4 * PAGE, 1 << 30], 2))
 def test_a_table_whose_rows_are_hidden_before_a_part_is_read_is_read_in_a_new_snapshot(
-    database: Database, store: LocalStore, alter: str, part_bytes: int
+    each_database: Database, store: LocalStore, alter: str, part_bytes: int
 ) -> None:
     """It looks empty to the snapshots before."""
-    evolving = EvolvingDatabase(database, store, part_bytes=part_bytes)
+    evolving = EvolvingDatabase(each_database, store, part_bytes=part_bytes)
     evolving.run("create table aaa (id int primary key)", "insert into aaa values (1)", *APPLES)
     meanwhile = Meanwhile(evolving, (ALTERS[alter],), passages=1)
     with capture_logs() as logs:
@@ -178,10 +178,10 @@ HALVES = (
 
 
 def test_small_partitions_that_exchange_their_names_are_read_in_a_new_snapshot(
-    database: Database, store: LocalStore
+    each_database: Database, store: LocalStore
 ) -> None:
     """Each of them is one part."""
-    evolving = EvolvingDatabase(database, store)
+    evolving = EvolvingDatabase(each_database, store)
     evolving.run(*HALVES)
     exchange = (
         "begin; alter table apples_1 rename to was; alter table apples_2 rename to apples_1; "
@@ -195,10 +195,10 @@ def test_small_partitions_that_exchange_their_names_are_read_in_a_new_snapshot(
 
 
 def test_a_small_partition_that_is_rewritten_before_it_is_looked_at_again_is_read_anew(
-    database: Database, store: LocalStore
+    each_database: Database, store: LocalStore
 ) -> None:
     """Its rows have the same transaction as before, and other places."""
-    evolving = EvolvingDatabase(database, store)
+    evolving = EvolvingDatabase(each_database, store)
     evolving.run(*HALVES)
     assert evolving.capture(Dying(CrashPoint.LOAD_NOTED, 2))
     evolving.run("delete from apples where id % 10 = 5")

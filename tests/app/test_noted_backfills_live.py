@@ -72,10 +72,10 @@ FILLED_KEYS = FILLED.replace("g % 400", "g")
 
 
 @pytest.fixture
-def large(database: Database, store: LocalStore) -> EvolvingDatabase:
+def large(each_database: Database, store: LocalStore) -> EvolvingDatabase:
     """Its tables are read in parts of four pages."""
     backfill = BackfillSettings(LIMITS, look_seconds=0.0, retry_seconds=0.05)
-    return EvolvingDatabase(database, store, backfill=backfill, part_bytes=4 * PAGE)
+    return EvolvingDatabase(each_database, store, backfill=backfill, part_bytes=4 * PAGE)
 
 
 def begin(large: EvolvingDatabase, kind: str = "whole rows") -> None:
@@ -325,7 +325,7 @@ def large_jobs_are_over(large: EvolvingDatabase) -> bool:
     beside=st.lists(st.sampled_from([*CHANGES, *ALTERED]), max_size=3),
 )
 def test_any_series_of_crashes_and_changes_ends_equal(
-    database: Database,
+    each_database: Database,
     tmp_path: Path,
     seed: int,
     dies: list[tuple[CrashPoint, int]],
@@ -333,7 +333,7 @@ def test_any_series_of_crashes_and_changes_ends_equal(
 ) -> None:
     chance, every, number = random.Random(seed), changes(seed), next(_numbers)
     large = EvolvingDatabase(
-        database,
+        each_database,
         LocalStore(tmp_path / str(number)),
         number=number,
         backfill=BackfillSettings(LIMITS, look_seconds=0.0, retry_seconds=0.05),
