@@ -235,6 +235,30 @@ def test_what_has_no_effect_on_tables_of_events_is_refused(
     assert error.where.endswith(f"field {field}")
 
 
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("capture: {retained_policy: release}", "capture.retained_policy"),
+        ("load: {connections: 3}", "load.connections"),
+        ("destination: {type: events, url: c}\ndefault_schema: dbo", "default_schema"),
+        ("destination: {type: events, url: c}\ncapture: {roll_seconds: 1}", "capture.roll_seconds"),
+    ],
+)
+def test_what_another_setting_leaves_without_effect_is_refused(
+    tmp_path: Path, setting: str, field: str
+) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    assert refused(tmp_path, f"{text}{setting}\n").where.endswith(f"field {field}")
+
+
+def test_settings_that_act_together_are_taken(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
+    released = "capture: {retained_limit: 1GiB, retained_policy: release, roll_seconds: 2}\n"
+    both = "destination: [{type: landing}, {type: events, url: c}]\ndefault_schema: dbo\n"
+    found = load(write(tmp_path, text + released + both + "load: {on: spark, connections: 3}"), {})
+    assert (found.capture.retained_limit, found.capture.spark_connections) == (1 << 30, 3)
+
+
 def test_metadata_columns_can_be_asked_for(tmp_path: Path) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
     assert not load(write(tmp_path, text), {}).capture.metadata_columns

@@ -19,6 +19,7 @@ from mirrorlake.capture.settings import LOAD_BESIDE, CaptureSettings
 from mirrorlake.capture.watch.append_only import UncapturedPolicy
 from mirrorlake.capture.watch.retention import RetentionPolicy
 from mirrorlake.config.destinations import AnyDestination, event_destinations, lands
+from mirrorlake.config.effects import check_events_alone, check_executors, check_release
 from mirrorlake.config.elsewhere import ElsewhereSection, beside
 from mirrorlake.config.event_input import EventInputSection
 from mirrorlake.config.project import Project
@@ -298,6 +299,7 @@ class ProjectFile(Section):
     archives: list[ArchiveSection] = Field(default_factory=list)
 
     def project(self, path: Path) -> Project:
+        self._check_effects(path)
         root = self._root(path)
         landing, tables = self.landing.location(path), self.tables.location(path)
         events, source = None, None
@@ -370,6 +372,13 @@ class ProjectFile(Section):
             lands=lands(self._destinations),
             events=events,
         )
+
+    def _check_effects(self, path: Path) -> None:
+        given = self.capture
+        check_release(path, given.retained_policy, given.retained_limit)
+        check_executors(path, self.load.model_fields_set, on_spark=self.load.on == "spark")
+        if not lands(self._destinations):
+            check_events_alone(path, self.model_fields_set, given.model_fields_set)
 
     def _root(self, path: Path) -> Path | StorageLocation:
         found = self.root.location(path)
