@@ -60,6 +60,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The tests of Spark run in one process of make test: a session takes half a minute to start
+    beside another one, and gets faster with use. All of them take less time than the others.
+
+    As they are collected: xdist reads the groups before it is the turn of the hook below."""
+    if profiles.ACTIVE == "quick" and item.get_closest_marker("spark"):
+        others = [mark for mark in item.own_markers if mark.name != "xdist_group"]
+        item.own_markers[:] = [*others, pytest.mark.xdist_group("spark").mark]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What make test has run the same way is not run again by what follows it in make test-full."""
     if profiles.ACTIVE == "rest":
@@ -67,18 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=again)
         left = set(items) - set(again)
         items[:] = [item for item in items if item in left]
-    if profiles.ACTIVE == "quick":
-        _in_one_session(items)
     _servers_first(items)
-
-
-def _in_one_session(items: list[pytest.Item]) -> None:
-    """The tests of Spark run in one of two processes: a session takes half a minute to start beside
-    another one, and gets faster with use. All of them take less time than the others."""
-    for item in items:
-        if item.get_closest_marker("spark"):
-            others = [mark for mark in item.own_markers if mark.name != "xdist_group"]
-            item.own_markers[:] = [*others, pytest.mark.xdist_group("spark").mark]
 
 
 def _servers_first(items: list[pytest.Item]) -> None:
