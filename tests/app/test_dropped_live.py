@@ -16,6 +16,7 @@ from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conformance.scene import until
 from tests.conftest import Database
+from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
@@ -55,7 +56,7 @@ def check_dropped(evolving: EvolvingDatabase, rows: int = 2, at_most: int = 2) -
     assert rows <= len(evolving.mirrored("pears")) <= at_most
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", some([True, False]))
 def test_it_stays_as_it_is_and_is_no_error(
     database: Database, store: LocalStore, *, is_running: bool
 ) -> None:
@@ -80,7 +81,7 @@ def test_it_stays_as_it_is_and_is_no_error(
     assert evolving.stopped() == {}
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", some([True, False]))
 def test_one_that_is_created_again_is_loaded(
     database: Database, store: LocalStore, *, is_running: bool
 ) -> None:

@@ -77,7 +77,7 @@ FORMER = {
 }
 
 
-@pytest.mark.parametrize("with_row", [True, False])
+@pytest.mark.parametrize("with_row", some([True, False]))
 @pytest.mark.parametrize("name", some(FORMER))
 def test_a_table_goes_on_whose_ordinary_column_became_a_generated_one(
     evolving: EvolvingDatabase, name: str, *, with_row: bool

@@ -14,6 +14,7 @@ from mirrorlake.capture.records.records import Records
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import EvolvingDatabase
 from tests.conftest import Database
+from tests.profiles import some
 
 pytestmark = pytest.mark.postgres
 
@@ -34,7 +35,7 @@ def check_others(evolving: EvolvingDatabase) -> None:
     assert sorted(row["id"] for row in evolving.mirrored("log")) == [*range(count)]
 
 
-@pytest.mark.parametrize("beside", [None, 1])
+@pytest.mark.parametrize("beside", some([None, 1]))
 def test_a_table_that_has_such_keys_is_not_loaded(
     database: Database, store: LocalStore, beside: int | None
 ) -> None:
@@ -78,7 +79,7 @@ BOTH = (
 )
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", some(KEYS))
 def test_a_table_with_infinities_in_its_key_is_read_again(
     database: Database, store: LocalStore, key: str
 ) -> None:
@@ -93,7 +94,12 @@ def test_a_table_with_infinities_in_its_key_is_read_again(
     assert evolving.jobs()
 
 
-@pytest.mark.parametrize("keys", [("0001-01-01", "2024-02-29"), ("2024-03-12", "9999-12-31")])
+RANGES = [
+    pytest.param(keys) for keys in (("0001-01-01", "2024-02-29"), ("2024-03-12", "9999-12-31"))
+]
+
+
+@pytest.mark.parametrize("keys", some(RANGES))
 def test_infinities_are_in_a_range_that_ends_where_they_are_in_the_mirror(
     database: Database, store: LocalStore, keys: tuple[str, str]
 ) -> None:
@@ -111,7 +117,7 @@ def test_infinities_are_in_a_range_that_ends_where_they_are_in_the_mirror(
 PART = "create table days_{} partition of days for values from ({}) to ({})"
 
 
-@pytest.mark.parametrize("emptied", [0, 1, 2])
+@pytest.mark.parametrize("emptied", some([0, 1, 2]))
 def test_a_partition_of_an_infinity_is_read_again(evolving: EvolvingDatabase, emptied: int) -> None:
     bounds = ["minvalue", "'0001-01-01'", "'2024-01-01'", "maxvalue"]
     evolving.begin(

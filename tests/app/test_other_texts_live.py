@@ -436,7 +436,7 @@ NAMED = (
 )
 
 
-@pytest.mark.parametrize("number", some([1, 0, 2], 2))
+@pytest.mark.parametrize("number", some([1, 0, 2]))
 def test_names_are_the_same_text_whatever_the_path_of_the_database_is(
     evolving: EvolvingDatabase, number: int
 ) -> None:

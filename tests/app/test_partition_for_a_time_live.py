@@ -89,7 +89,7 @@ def test_each_step_is_seen_by_itself(evolving: EvolvingDatabase) -> None:
     equal(evolving)
 
 
-@pytest.mark.parametrize("detach", [DETACH, f"{DETACH} concurrently"])
+@pytest.mark.parametrize("detach", some([DETACH, f"{DETACH} concurrently"]))
 @pytest.mark.parametrize("made", [(MAKE,), (LOOSE, ATTACH)])
 def test_a_partition_that_is_a_table_of_its_own_before_capture_knows_it_leaves_no_rows(
     evolving: EvolvingDatabase, made: tuple[str, ...], detach: str

@@ -38,7 +38,7 @@ def skip_without_conditions(evolving: EvolvingDatabase) -> None:
         pytest.skip("a publication has no conditions for rows")
 
 
-@pytest.mark.parametrize("chosen", [["*", "!secret"], ["id", "secret", "x"]])
+@pytest.mark.parametrize("chosen", some([["*", "!secret"], ["id", "secret", "x"]]))
 def test_a_selected_column_is_dropped(evolving: EvolvingDatabase, chosen: list[str]) -> None:
     evolving.selected_columns = {"public.pears": chosen}
     evolving.begin(*TABLES, ROWS)
@@ -139,7 +139,7 @@ def test_a_renamed_table_stays_when_its_new_name_is_selected_otherwise(
     evolving.check("pears", source="plums")
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", some([True, False]))
 def test_a_table_of_the_settings_is_dropped(
     evolving: EvolvingDatabase, *, is_running: bool
 ) -> None:

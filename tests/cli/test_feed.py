@@ -19,6 +19,7 @@ from mirrorlake.model import types
 from tests.cli.conftest import Run
 from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable, time_of
 from tests.histories import Shape
+from tests.profiles import some
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def id_in(line: str) -> int:
 
 
 @pytest.mark.clause("CF-076")
-@pytest.mark.parametrize("form", [["--json"], []], ids=["json", "table"])
+@pytest.mark.parametrize("form", some([["--json"], []]), ids=["json", "table"])
 def test_it_follows_a_table_with_less_than_a_second_of_delay(
     orders: FeedTable, tmp_path: Path, form: list[str]
 ) -> None:

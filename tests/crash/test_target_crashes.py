@@ -19,7 +19,7 @@ POINTS = [CrashPoint.TARGET_WRITTEN, CrashPoint.TARGET_COMMITTED]
 COMMANDS = ["history", "history --type 1", "history --from-version 1", "archive", "replay"]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS))
 @pytest.mark.parametrize("command", some(COMMANDS))
 @pytest.mark.clause("CF-193", "CF-201", "CF-211", "CF-215")
 def test_a_target_whose_builder_is_killed_goes_on(

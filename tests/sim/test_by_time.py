@@ -24,6 +24,7 @@ def test_each_file_is_applied_once_and_in_its_order_whatever_happens(group: int)
             raise
 
 
+@pytest.mark.full
 def test_the_simulation_does_crash_processes_and_forget_commits() -> None:
     runs = [SimulationByTime(seed) for seed in range(20)]
     for run in runs:

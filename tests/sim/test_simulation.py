@@ -141,6 +141,7 @@ def test_the_simulation_does_read_altered_tables_again() -> None:
     assert sum(map(bool, found)) > 10
 
 
+@pytest.mark.full
 def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
     runs = [Simulation(seed, is_damaged=bool(seed % 2)) for seed in range(10, 26)]
     for run in runs:
@@ -166,6 +167,7 @@ def test_the_same_seed_gives_the_same_trace(kind: type[Simulation]) -> None:
     assert one.files.content.keys() == other.files.content.keys()
 
 
+@pytest.mark.full
 def test_the_simulation_does_crash_processes() -> None:
     runs = [Simulation(seed) for seed in range(20)]
     for run in runs:
