@@ -87,6 +87,20 @@ def test_check_names_each_prerequisite_and_its_remedy(run: Run, shop: Database) 
     assert "add primary key" in keyless["remedy"]
 
 
+def test_check_names_settings_of_a_table_that_is_none(
+    run: Run, shop: Database, tmp_path: Path
+) -> None:
+    off = "{change_feed: false}"
+    with (tmp_path / "mirrorlake.yaml").open("a") as file:
+        file.write(f"mirror: {{tables: {{public.orders: {off}, public.ordres: {off}}}}}\n")
+    done = run("check")
+    assert done.code == 0
+    assert (
+        "warning  settings: public.ordres in mirror.tables is no table of this mirror" in done.out
+    )
+    assert "public.orders in mirror.tables" not in done.out
+
+
 def test_check_prints_no_control_characters_of_names(run: Run, shop: Database) -> None:
     shop.execute(
         'create table "a\nok all is well" (id int primary key)',

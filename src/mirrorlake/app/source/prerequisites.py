@@ -39,6 +39,8 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
             home = store.location(records.zone)
             other = source.objects.occupied(home) if is_new and source.objects else None
             found += [other] if other else []
+            if all(one.severity is not CheckSeverity.ERROR for one in found):
+                found += _unknown_tables(project, source, records)
         found, again = _added_again(project, records, source, found)
     if (time := detached.since(store)) is not None:
         problem = detached.error(time)
@@ -49,6 +51,21 @@ def findings(project: Project, store: Store) -> list[CheckResult]:
     return expecting_new(
         found, records, landed, again, is_running=is_running, admits_new=admits_new
     )
+
+
+def _unknown_tables(project: Project, source: Source, records: Records) -> Iterator[CheckResult]:
+    """Settings of single tables that no table has, as where the name is misspelt."""
+    if not project.mirror.tables:
+        return
+    tables = {*(one.table for one in source.discover()), *known(records)}
+    names = {name for table in tables for name in (str(table), table.plain)}
+    for name in sorted(project.mirror.tables.keys() - names):
+        yield CheckResult(
+            "settings",
+            CheckSeverity.WARNING,
+            f"{name} in mirror.tables is no table of this mirror, so its settings have no effect",
+            "Correct the spelling (names are case-sensitive), or remove it from the project file.",
+        )
 
 
 def _added_again(
