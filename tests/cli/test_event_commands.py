@@ -293,3 +293,11 @@ def test_a_feed_shows_infinite_moments_and_metadata_in_every_form(run: Run, tmp_
     assert json.loads(rows[0]["datastream_metadata"])["SOURCE_TIMESTAMP"] == 1
     assert last in run(*command).out
     assert last in run("trace", "public.orders", "id=1").out
+
+
+def test_convert_to_a_landing_zone_takes_no_format_of_event_files(run: Run, tmp_path: Path) -> None:
+    text = "name: a\nroot: ./r\nsource: {type: events, url: ./e}\n"
+    (tmp_path / "mirrorlake.yaml").write_text(text)
+    done = run("convert", "./zone", "--format", "json")
+    assert done.code == 2
+    assert "--format is for event files" in done.error

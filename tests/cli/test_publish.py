@@ -138,6 +138,21 @@ def test_changes_wait_until_the_table_is_mirrored_again(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (["--key", "id", "--no-key"], "--key cannot be used with --no-key"),
+        (["--initial", "--wait", "1"], "--initial without --drop cannot be used with --wait"),
+    ],
+)
+def test_an_option_that_another_leaves_without_effect_is_refused(
+    run: Run, options: list[str], refused: str
+) -> None:
+    done = run("publish", "orders.csv", "-t", "sales.orders", "--root", "zone", *options)
+    assert done.code == 2
+    assert refused in done.error
+
+
+@pytest.mark.parametrize(
     ("table", "path"), [("a.t", "a/t"), ("t", "t"), ("t", "dbo/t"), (".t", "t")]
 )
 def test_a_mirrored_table_is_found(tmp_path: Path, table: str, path: str) -> None:

@@ -137,6 +137,13 @@ def test_a_profile_is_deleted_with_its_operation_as_json(served: Served, tmp_pat
     assert json.loads(run(served, "profiles", "delete", "there", "--json"))["done"]
 
 
+def test_a_key_without_a_certificate_does_not_end_in_plain_http(tmp_path: Path) -> None:
+    options = ["--folder", str(tmp_path / "a"), "--tls-key", "key.pem"]
+    done = CliRunner().invoke(app, ["serve", *options])
+    assert isinstance(done.exception, UsageError)
+    assert "plain HTTP" in str(done.exception)
+
+
 def test_a_service_that_does_not_run_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["streams", "--folder", str(tmp_path)])
     assert isinstance(done.exception, Unavailable)

@@ -23,8 +23,9 @@ class EventFormat(StrEnum):
 def convert(
     target: Annotated[str, typer.Argument(metavar="FOLDER-OR-URL", help="Where to write.")],
     form: Annotated[
-        EventFormat, typer.Option("--format", help="Format of event files.")
-    ] = EventFormat.AVRO,
+        EventFormat | None,
+        typer.Option("--format", help="Format of event files: avro (default) or json."),
+    ] = None,
     config: Config = DEFAULT,
     root: Root = None,
     as_json: Json = False,
@@ -45,9 +46,16 @@ def convert(
     from mirrorlake.cli.interruptible_mirror import interruptible_mirror
     from mirrorlake.cli.options import brief, project
     from mirrorlake.cli.output import print_json, say
+    from mirrorlake.errors import UsageError
     from mirrorlake.events.paths import EventExtension
 
     settings = brief(project(config, root))
+    if form is not None and settings.events is not None:
+        raise UsageError(
+            "--format is for event files, and event files become a landing zone",
+            where="--format",
+            hint="Leave it out.",
+        )
     extension = EventExtension.JSON if form is EventFormat.JSON else EventExtension.AVRO
     found: list[ConvertedTable] = []
     with interruptible_mirror(settings) as mirror:

@@ -184,12 +184,11 @@ def publish(
         raise UsageError(
             "there is nothing to do", hint="Name files to publish, such as orders.csv."
         )
-    if initial and (operation or marker_column):
-        raise UsageError(
-            "--initial cannot be used with --operation or --marker-column",
-            where="--initial",
-            hint="Use one of them.",
-        )
+    _check_together(
+        {"--key": key, "--no-key": no_key},
+        {"--initial": initial, "--operation or --marker-column": operation or marker_column},
+        {"--initial without --drop": initial and not drop, "--wait": wait is not None},
+    )
     columns = () if no_key else tuple(c for word in key or () for c in word.split(",")) or None
     text, column_types = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")
@@ -265,6 +264,19 @@ def _warn_of_repeat(first: Published) -> None:
             "both exists twice. With --batch NAME a repeated command publishes only once; "
             "--drop starts the table over."
         )
+
+
+def _check_together(*opposed: Mapping[str, object]) -> None:
+    """opposed: pairs of options, of which one would have no effect. Raises UsageError."""
+    from mirrorlake.errors import UsageError
+
+    for pair in opposed:
+        if all(pair.values()):
+            raise UsageError(
+                f"{' cannot be used with '.join(pair)}",
+                where=next(iter(pair)).partition(" ")[0],
+                hint="Use one of them.",
+            )
 
 
 def _check_named(table: str) -> None:

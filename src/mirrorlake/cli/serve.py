@@ -83,6 +83,12 @@ def serve(
             where=f"--host {host}",
             hint="Give --tls-certificate and --tls-key, and leave out --no-token.",
         )
+    if key is not None and certificate is None:
+        raise UsageError(
+            "without a certificate the service would answer on plain HTTP",
+            where="--tls-key",
+            hint="Give --tls-certificate too, or leave out --tls-key.",
+        )
     prepare = logs.configure(verbose=verbose, as_json=log_json)
     from mirrorlake.app import extras
 
