@@ -140,6 +140,7 @@ class EvolvingDatabase:
             load_workers=1,
             one_thread=stop is None,
             roll_seconds=0.0,
+            soft_deletes=self.soft,
             strict=self.strict,
             metadata_columns=self.metadata,
             stops_at=self.stops_at,

@@ -47,7 +47,7 @@ class RecreatingBesideSimulation(BesideSimulation, RecreatingSimulation):
 
 
 class BesideWithoutRangesSimulation(BesideSimulation, SimulationWithoutRanges):
-    """One run. The rows of the table without a key are loaded before its changes."""
+    """One run. Without a key a change is left out until the piece with its row is landed."""
 
     def _check_deleted(self, table: TableId, rows: list[Any]) -> None:
         """Deletes are not soft."""

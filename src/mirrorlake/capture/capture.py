@@ -417,6 +417,7 @@ class Capture:
             record = self._log_start.resume(record, identity)
         self._carried.keep_names()
         self._carried.begin_replaced()
+        self._carried.begin_loaded_first()
         members.try_again(self._records, self._sinks)
         if record is not None and record.is_complete:
             self.repair().of_selected()
@@ -451,11 +452,11 @@ class Capture:
         assert self.loop is not None
         try:
             moved = self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
+            self._backfills.step(self.loop, self._writers)
         except OpenAgain:
             self._disconnect()
             self.open()
             return True
-        self._backfills.step(self.loop, self._writers)
         self._outages.check()
         return moved or self.loop.is_open
 

@@ -24,6 +24,7 @@ class CaptureSettings:
     heartbeat_seconds: float = 10.0  # an idle database is acknowledged this often
     watch_seconds: float = 30.0  # how often we look for what would be lost silently
     metadata_columns: bool = False  # rows have the position and time of their change
+    soft_deletes: bool = False  # rows stay in the tables when they are deleted
     strict: bool = False  # a zone that any other engine can read
     retained_limit: int | None = None  # bytes of its log that the source may keep for us
     retained_policy: RetentionPolicy = RetentionPolicy.WARN  # what happens when it keeps more

@@ -315,6 +315,7 @@ class ProjectFile(Section):
             retained_limit=self.capture.retained_limit,
             retained_policy=self.capture.retained_policy,
             metadata_columns=self._metadata_columns(path),
+            soft_deletes=self._soft_deletes(path),
             strict=self.landing.strict,
             stops_at=self.mirror.schema_change.stops_at,
             ignores=self.mirror.schema_change.ignores,

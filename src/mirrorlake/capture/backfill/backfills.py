@@ -50,7 +50,7 @@ from mirrorlake.model.keys import ColumnBounds, KeyRange
 from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Snapshot
+from mirrorlake.sources.base import OpenAgain, Snapshot
 from mirrorlake.sources.chunk import Changes, Chunk, Part, SchemaChange, TableDiffers, TableLost
 from mirrorlake.sources.ordered import check_readable, has_ranges
 from mirrorlake.sources.table import SourceTable
@@ -61,6 +61,7 @@ BACKFILL_STARTED = "backfill_started"
 BACKFILL_CHUNK = "backfill_chunk_landed"
 BACKFILL_REPEATED = "backfill_chunk_repeated"
 BACKFILL_ENDED = "backfill_ended"
+LOADED_FIRST = "table_loaded_before_changes"
 
 MOST_RETRY_SECONDS = 30.0
 PAUSE = 4
@@ -127,6 +128,7 @@ class Backfills:
         self._over: set[str] = set()
         self._required: dict[TableId, list[BackfillJob]] = {}  # of tables that differ
         self._held: Collection[TableId] = ()
+        self._opens_again = ""  # why, when a table begins anew
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -142,7 +144,7 @@ class Backfills:
         """The stream ends: what is read and not landed is read again."""
         for running in self._running.values():
             running.end_session()
-        self._running = {}
+        self._running, self._opens_again = {}, ""
 
     @property
     def is_busy(self) -> bool:
@@ -152,6 +154,8 @@ class Backfills:
     def is_done(self) -> bool:
         """Whether no requested backfill is left."""
         self._look()
+        if self._opens_again:
+            return False
         if not self._running:
             return not self._waiting
         # What waits for the stream to describe columns goes on when it does, perhaps much later.
@@ -255,12 +259,14 @@ class Backfills:
             self._end(running, BackfillJobState.FAILED, error.what, is_lost=True)
 
     def step(self, loop: CaptureLoop, writers: Sequence[SinkWriter]) -> None:
-        """Do what can be done without waiting."""
+        """Do what can be done without waiting. Raises OpenAgain for a table that begins anew."""
         if self._clock.monotonic() - self._looked >= self._settings.look_seconds:
             self._look()
         for table, running in list(self._running.items()):
             if self._running.get(table) is running:
                 self._advance(running, loop, writers)
+        if self._opens_again:
+            raise OpenAgain(self._opens_again)
 
     @property
     def _reading(self) -> int:
@@ -349,6 +355,12 @@ class Backfills:
         """is_lost: the table is lost already."""
         self._guard()
         table = TableId.parse(job.request.table)
+        if state is BackfillJobState.UNSUPPORTED and job.request.reason and self._unloaded:
+            now = self._tables.get(table)
+            if now is not None and self._unloaded.gives_up(now):
+                log.warning(LOADED_FIRST, table=str(table), reason=message)
+                self._opens_again = f"{table} is loaded before its changes: {message}"
+                return
         if job.request.reason and state is not BackfillJobState.COMPLETED and not is_lost:
             why = f"reading it again ended: {message or 'it was stopped on request'}"
             error = TableAltered(

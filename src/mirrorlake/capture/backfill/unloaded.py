@@ -80,8 +80,8 @@ class Unloaded:
     ) -> None:
         """Decide, once for each table that is to be loaded, whether its rows are. Tables that are
         not there when the stream begins have joined it later, and so do those that begin anew,
-        whose rows are loaded in any case. A table whose deletions name whole rows is always loaded:
-        each of them must find its row.
+        whose rows are loaded in any case. A table whose deletions name whole rows is always read,
+        before changes or beside them: each of them must find its row.
 
         held: those of the missing tables that a sink has already, which has their rows or gets
         them. snapshot: what the missing ones are loaded from."""
@@ -102,10 +102,11 @@ class Unloaded:
             for table in new
         }
         loads |= {str(table.table): table.table not in beside for table in anew}
-        loads |= {str(table.table): True for table in (*new, *anew) if table.whole_rows}
+        whole = {table.table for table in (*new, *anew) if table.whole_rows}
+        loads |= {str(table): True for table in whole - beside}
         self._require(beside, {table.table for table in (*new, *anew)} - {*held})
         if loads or not is_joining:
-            self._records.write_loads(known | loads)
+            self._records.write_loads(known | loads, self._records.load_first() - loads.keys())
         self.tables = {TableId.parse(name) for name in self._records.unloaded()}
         self._read_anew(self.tables & {table.table for table in missing})
 
@@ -175,7 +176,8 @@ class Unloaded:
         return found
 
     def _can_be_beside(self, table: SourceTable, snapshot: Snapshot | None) -> bool:
-        if table.append_only or table.whole_rows or not takes(table.table, self._settings.load):
+        is_refused = str(table.table) in self._records.load_first()
+        if is_refused or not takes(table.table, self._settings.load):
             return False
         return has_ranges(table) or self._can_be_read_at_once(table, snapshot)
 
@@ -186,6 +188,8 @@ class Unloaded:
         before they were read."""
         return (
             self._is_corrected
+            and not (self._settings.ignores_columns and not table.key)
+            and not (self._settings.soft_deletes and table.append_only)
             and table.size <= LARGEST_BESIDE
             and table.size <= shutil.disk_usage(tempfile.gettempdir()).free
             and snapshot is not None
@@ -200,7 +204,7 @@ class Unloaded:
         """A part of the stream as it is landed, None for nothing."""
         if not isinstance(part, Changes):
             return part
-        is_unloaded = part.table.table in self.tables
+        is_unloaded = part.table.table in self.tables and bool(part.table.key)
         missing = part.unchanged if is_unloaded else _selected_by_change(part)
         if missing is not None and missing.any():
             assert part.unchanged is not None
@@ -211,7 +215,15 @@ class Unloaded:
                 return None
             left = part.unchanged & ~missing
             part = replace(part, rows=rows, unchanged=left if left.any() else None)
-        return part.replacing() if is_unloaded and part.table.key else part
+        return part.replacing() if is_unloaded else part
+
+    def gives_up(self, table: SourceTable) -> bool:
+        """Whether a table begins anew and is loaded before changes, because it cannot be read
+        beside them: without ranges, that may be known only when its rows are read."""
+        is_mine = table.table in self.tables and self._is_corrected and not has_ranges(table)
+        if is_mine:
+            self._records.note_load_first(str(table.table))
+        return is_mine
 
     def completing(self, table: TableId) -> None:
         """The last rows of the table are landed next."""

@@ -3,7 +3,11 @@
 The mirror may lack a row, or have other values in it, so unchanged values that the source did not
 send cannot be taken from there. The chunk that contains the row will bring it whole: until then,
 such changes of the row are left out. Those of a row that has been read again are landed. Without a
-key all changes of a row are left out until its piece of the table has been read.
+key all changes of a row are left out until its piece of the table has been read, also where none of
+the table was loaded: a deletion has to find its row. So each range of hashes whose piece is noted
+as landed is what it is where the stream stands. An update counts as a deletion in one range and an
+insert in perhaps another one. Should the process die before it records a piece that is landed, the
+changes of its range are left out until the piece is read once more, which then corrects the range.
 """
 
 from __future__ import annotations

@@ -20,9 +20,21 @@ class LoadRecords(RecordFiles):
         found = self._read(LOADS)
         return self._printed(found["tables"]) if found else None
 
-    def write_loads(self, tables: Mapping[str, bool | None]) -> None:
-        self._write(LOADS, {"tables": dict(tables)})
+    def write_loads(
+        self, tables: Mapping[str, bool | None], first: Collection[str] | None = None
+    ) -> None:
+        """first: as `load_first` returns them from now on; None leaves them."""
+        first = self.load_first() if first is None else first
+        self._write(LOADS, {"tables": dict(tables)} | ({"first": sorted(first)} if first else {}))
         self.reached(CrashPoint.LOADS_RECORDED)
+
+    def load_first(self) -> set[str]:
+        """The tables whose rows cannot be read beside their changes."""
+        return {*(self._read(LOADS) or {}).get("first", ())}
+
+    def note_load_first(self, table: str) -> None:
+        """The rows of the table cannot be read beside its changes."""
+        self.write_loads(self.loads() or {}, self.load_first() | {table})
 
     def unloaded(self) -> set[str]:
         """The tables whose rows are not loaded."""

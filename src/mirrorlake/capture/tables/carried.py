@@ -82,3 +82,12 @@ class CarriedTables:
             what = replaced.RECREATED
             replaced.begin_anew(table.table, what, self._records, self._sinks, self._reached)
         self.keep_names()
+
+    def begin_loaded_first(self) -> None:
+        """Forget what there is of tables whose rows could not be read beside their changes, while
+        nothing is streamed: they are missing then, and loaded before changes."""
+        for name in sorted(self._records.load_first() & self._records.unloaded()):
+            self._guard()
+            what = "its rows cannot be read beside its changes"
+            table = TableId.parse(name)
+            replaced.begin_anew(table, what, self._records, self._sinks, self._reached)
