@@ -13,6 +13,7 @@ import pytest
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.sources.postgresql.settings import TriggerPolicy
 from mirrorlake.storage.local import LocalStore
 from tests.app.conftest import SERVERS
 from tests.app.every_change import comparable
@@ -37,6 +38,7 @@ TABLES = (
     "create table parts_1 partition of parts for values from (0) to (10)",
     "create table parts_2 partition of parts for values from (10) to (20)",
     "insert into parts values (1, 1), (2, 11)",
+    "create table pledges (id int primary key, note text)",
 )
 LIFE = {
     "column added": "alter table apples add c int",
@@ -60,6 +62,8 @@ LIFE = {
     "replica identity changed": "alter table apples replica identity full",
     "key dropped": "alter table apples drop constraint apples_pkey",
     "key added": "alter table apples add primary key (id), replica identity default",
+    "key of the default identity dropped": "alter table apples drop constraint apples_pkey",
+    "key added to an append-only table": "alter table apples add primary key (id)",
     "enum value added": "alter type mood add value 'new'",
     "enum value renamed": "alter type mood rename value 'good' to 'fine'",
     "domain changed": "alter domain weight drop constraint weight_check",
@@ -118,6 +122,14 @@ def test_a_mirror_lives_through_every_change_with_an_unbroken_feed(
             _check(evolving, name)
 
 
+SMALL_MEMORY = """
+    do $$ begin
+    execute format(
+    'alter database %I set logical_decoding_work_mem = %L', current_database(), '64kB');
+    end $$
+"""
+"""Larger transactions are streamed before they end, or written to the disk of the server."""
+
 WAYS = [*itertools.product(["in others", "in the same transaction"], [True, False])]
 LIVES = [
     pytest.param(server, *way, marks=() if number == at else pytest.mark.long)
@@ -139,7 +151,9 @@ def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_plac
     """Returns what `apples` is called at the end."""
     evolving.renames = evolving.widens = evolving.drops = in_place
     evolving.drop_after = 0.0
+    evolving.trigger = TriggerPolicy.AUTO  # else updates without a key are rejected
     evolving.begin(*TABLES)
+    evolving.run(SMALL_MEMORY)
     name, died = "apples", set[CrashPoint]()
     for number, (what, change) in enumerate(LIFE.items(), 1):
         before = (
@@ -150,10 +164,12 @@ def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_plac
             f"insert into {name} (id, a, b) values ({number * 100 + 1}, 2, 2); "
             f"{_touched(name, number + 1)}; delete from {name} where id = {number * 100 - 99}"
         )
+        evolving.run(_prepared(number))
         is_alone = rows == "in others" or what in ALONE
         changed = change.format(publication=evolving.made)
         evolving.run(
-            *((before, changed, after) if is_alone else (f"{before}; {changed}; {after}",))
+            *((before, changed, after) if is_alone else (f"{before}; {changed}; {after}",)),
+            f"{'rollback' if number % 3 else 'commit'} prepared 'life{number}'",
         )
         if evolving.capture(Dying(point := CRASHES[number % 3])):
             died.add(point)
@@ -178,7 +194,7 @@ def _check(evolving: EvolvingDatabase, apples: str) -> None:
     """apples: what this table is called in the source."""
     evolving.check("apples", comparable, apples)
     assert not (evolving.store.root / "Tables/public/figs").exists()
-    for table in ("plums", "pears", "parts"):
+    for table in ("plums", "pears", "parts", "pledges"):
         evolving.check(table)
 
 
@@ -211,6 +227,17 @@ def _taken_over(
     with psycopg.connect(second.url, autocommit=True) as sql:
         evolving.database = Database(second.url, second, sql, evolving.database.name)
         yield
+
+
+def _prepared(number: int) -> str:
+    """A transaction over a change that is too large for the memory of logical decoding, with a
+    savepoint that is rolled back, and prepared. Its locks are of a table that is not altered."""
+    many = f"insert into pledges select {number * 2000} + g, repeat('x', 99) from generate_series"
+    return f"""
+        begin; {many}(1, 900) g; savepoint kept; delete from pledges; {many}(901, 1800) g;
+        rollback to kept; update pledges set note = '{number}' where id % 7 = 1;
+        delete from pledges where id % 5 = {number % 5}; prepare transaction 'life{number}'
+    """
 
 
 def _touched(table: str, number: int) -> str:
