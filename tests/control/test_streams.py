@@ -31,6 +31,7 @@ from tests.control.resources import (
     STREAM,
     Later,
     Opening,
+    Scripted,
 )
 
 
@@ -257,6 +258,20 @@ def test_a_damaged_database_and_a_wrong_url_are_told_without_the_password(tmp_pa
 
 
 @pytest.mark.clause("ST-300")
+@pytest.mark.clause("ST-300")
+def test_a_start_that_is_only_validated_is_tested_and_not_done(
+    ready: Control, validator: Scripted
+) -> None:
+    ready.streams.create(PARENT, "shop", STREAM, Asked())
+    asked = validator.asked
+    only = Asked(validate_only=True)
+    assert ready.streams.update(SHOP, {"state": "RUNNING"}, "state", only)["done"]
+    assert validator.asked == asked + 1
+    assert ready.get(SHOP)["state"] == "NOT_STARTED"
+    with pytest.raises(IllegalMove, match="NOT_STARTED cannot become PAUSED"):
+        ready.streams.update(SHOP, {"state": "PAUSED"}, "state", only)
+
+
 def test_a_start_may_do_without_validation_once(ready: Control) -> None:
     supervision = ready.supervision
 

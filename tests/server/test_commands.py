@@ -73,6 +73,8 @@ def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_pa
     run(served, "profiles", "update", "source", "--file", file("e", {"displayName": "MySQL"}))
     shown = json.loads(run(served, "profiles", "show", "source"))
     assert (shown["displayName"], shown["mysqlProfile"]["hostname"]) == ("MySQL", "h")
+    assert "does not read MySQL" in run(served, "streams", "start", "shop", "--validate-only")
+    assert json.loads(run(served, "streams", "--json"))[0]["state"] == "NOT_STARTED"
     with pytest.raises(OperatorError, match="does not read MySQL"):
         run(served, "streams", "start", "shop")
     with pytest.raises(UsageError, match="NOT_STARTED cannot become PAUSED"):
@@ -101,7 +103,6 @@ def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_pa
 @pytest.mark.parametrize(
     ("command", "refused"),
     [
-        ("streams start shop --validate-only", "--validate-only has no effect on start"),
         ("streams run shop --validate-only", "--validate-only has no effect on run"),
         ("streams delete shop --validate-only", "--validate-only has no effect on delete"),
         ("streams pause shop --force", "--force has no effect on pause"),

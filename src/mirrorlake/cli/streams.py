@@ -43,7 +43,7 @@ _BELONGS = {
     "NAME": tuple(one for one in StreamAction if one is not StreamAction.LIST),
     "--file": _MADE,
     "--mask": (StreamAction.UPDATE,),
-    "--validate-only": _MADE,
+    "--validate-only": (*_MADE, StreamAction.START),
     "--force": (*_MADE, StreamAction.START, StreamAction.RUN),
 }
 """The actions to which each option belongs."""
@@ -155,4 +155,4 @@ def _start_operation(
             return service.call("DELETE", path)
         case _:
             wanted = {"state": _STATES[action]}
-            return service.call("PATCH", path, wanted, updateMask="state", force=asked["force"])
+            return service.call("PATCH", path, wanted, updateMask="state", **asked)

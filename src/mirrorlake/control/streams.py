@@ -104,7 +104,10 @@ class Streams:
         current = self._requests.current(name)
         move = _asked_move(current, sent, paths)
         changed = self._changed(current, sent, paths)
-        validations = self._validator.stream(name, changed) if changed and not asked.force else ()
+        tested = changed
+        if asked.validate_only and move is StreamMove.START and PROJECT_FILE not in current:
+            tested = tested or shaped(Stream, current)  # a start itself is tested when it is done
+        validations = self._validator.stream(name, tested) if tested and not asked.force else ()
 
         def act(transaction: Transaction) -> Document | None:
             document = self._requests.get(transaction, name)
@@ -114,7 +117,10 @@ class Streams:
                 if not asked.validate_only:
                     transaction.put(name, document)
                     self._log(transaction, document, "STREAM_UPDATED", "the stream was updated")
-            if move is None or asked.validate_only:
+            if move is None:
+                return document
+            if asked.validate_only:
+                moved(StreamState[document["state"]], move, document["name"])
                 return document
             self.move(transaction, document, move)
             self._start_forced(transaction, name, asked.force and move is StreamMove.START)
