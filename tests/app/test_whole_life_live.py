@@ -4,7 +4,8 @@ slot, and goes on with a standby that takes over."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 import psycopg
@@ -12,6 +13,7 @@ import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import SourceGap
+from mirrorlake.model.change import ROW_DELETED
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.sources.postgresql.settings import TriggerPolicy
 from mirrorlake.storage.local import LocalStore
@@ -20,6 +22,7 @@ from tests.app.every_change import comparable
 from tests.app.evolving_database import Dying, EvolvingDatabase
 from tests.conformance.scene import until
 from tests.conftest import Database
+from tests.reference import plain
 from tests.standby import HAS_REPLAYED, SYNCHRONIZED, Standby, end_of, pair, until_copied, wait_for
 
 pytestmark = [pytest.mark.postgres, pytest.mark.full]
@@ -87,6 +90,12 @@ LIFE = {
     "renamed": "alter table apples rename to cherries",
     "moved to another schema": "create schema other; alter table cherries set schema other",
 }
+KEYED = {
+    "replica identity changed": "alter table apples replica identity using index apples_pkey",
+    "key dropped": "alter table apples replica identity default",
+    "key added": "alter table apples drop constraint apples_pkey, add primary key (id)",
+}
+"""Instead of the changes at which a table is mirrored by whole rows, or may be."""
 NAMES = {"renamed": "cherries", "moved to another schema": "other.cherries"}
 ALONE = {"enum value added", "table rewritten"}
 """What is not possible in a transaction that changes rows before."""
@@ -147,7 +156,42 @@ def test_a_mirror_of_an_older_server_does_so_too(
     _live_on_without_slot(evolving, _live_through_every_change(evolving, rows, in_place=in_place))
 
 
-def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_place: bool) -> str:
+def test_deleted_rows_stay_and_say_so_through_every_change(evolving: EvolvingDatabase) -> None:
+    """With metadata columns. A table by whole rows is refused with soft deletes."""
+    evolving.soft = evolving.metadata = True
+    life = {what: KEYED.get(what, change) for what, change in LIFE.items()}
+    name = _live_through_every_change(evolving, "in others", life, in_place=True)
+    _lose_slot(evolving, f"delete from {name} where id > 3000; insert into pears values (2)")
+    evolving.run(f"insert into {name} (id, a, b) values (9999, 9, 9)", "delete from pears")
+    evolving.capture()
+    evolving.apply()
+    marked = {table: _marked(evolving, table) for table in ("plums", "pears", "parts", "pledges")}
+    assert marked["pears"] == {1}  # the other one came and went while nothing was captured
+    numbers = range(1, len(life) + 1)
+    ever = {*range(1, 10), 9999, *(n * 100 for n in numbers), *(n * 100 + 1 for n in numbers)}
+    there = {row[0] for row in evolving.database.sql.execute(f"select id from {name}").fetchall()}
+    assert _marked(evolving, "apples", name) == ever - there
+
+
+def _marked(evolving: EvolvingDatabase, table: str, source: str = "") -> set[int]:
+    """The keys of rows that are marked as deleted; all others are those of the source, and the feed
+    leads there."""
+    assert evolving.stopped() == {}
+    with psycopg.connect(evolving.database.url) as connection:
+        cursor = connection.execute(f"select * from {source or table}")
+        names = [column.name for column in cursor.description or ()]
+        expected = Counter(tuple(map(comparable, row)) for row in cursor)
+    found = evolving.mirrored(table)
+    left = [row for row in found if not row[ROW_DELETED]]
+    assert Counter(tuple(comparable(row[name]) for name in names) for row in left) == expected
+    there = Counter(tuple(map(comparable, plain(tuple(row.values())))) for row in found)
+    assert Counter(tuple(map(comparable, row)) for row in evolving.played(table)) == there
+    return {row["id"] for row in found if row[ROW_DELETED]}
+
+
+def _live_through_every_change(
+    evolving: EvolvingDatabase, rows: str, life: Mapping[str, str] = LIFE, *, in_place: bool
+) -> str:
     """Returns what `apples` is called at the end."""
     evolving.renames = evolving.widens = evolving.drops = in_place
     evolving.drop_after = 0.0
@@ -155,7 +199,7 @@ def _live_through_every_change(evolving: EvolvingDatabase, rows: str, *, in_plac
     evolving.begin(*TABLES)
     evolving.run(SMALL_MEMORY)
     name, died = "apples", set[CrashPoint]()
-    for number, (what, change) in enumerate(LIFE.items(), 1):
+    for number, (what, change) in enumerate(life.items(), 1):
         before = (
             f"insert into {name} (id, a, b) values ({number * 100}, 1, 1); {_touched(name, number)}"
         )
