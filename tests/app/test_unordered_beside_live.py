@@ -134,6 +134,7 @@ def unloaded_tables(beside: EvolvingDatabase) -> set[str]:
     return Records(beside.store, root.LANDING).unloaded()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", some(list(KINDS), 1))
 def test_others_do_not_wait_for_it(beside: EvolvingDatabase, kind: str) -> None:
     make(beside, kind)
