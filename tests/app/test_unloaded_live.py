@@ -216,6 +216,30 @@ def test_a_table_that_began_without_its_rows_is_read_whatever_has_changed_meanwh
     assert Records(beside.store, root.LANDING).unloaded() == set()
 
 
+ALTERED = {
+    "renamed": "alter table apples rename column long to wide",
+    "dropped": "alter table apples drop column long",
+    "key renamed": "alter table apples rename column id to number",
+    "exchanged": "alter table apples rename column note to other;"
+    "alter table apples rename column long to note; alter table apples rename column other to long",
+}
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", some(list(ALTERED)))
+def test_a_table_is_altered_while_it_is_read_beside_its_changes(
+    beside: EvolvingDatabase, kind: str
+) -> None:
+    """The value that was not sent is under another name by now, or gone."""
+    assert beside.capture(Dying(CrashPoint.BACKFILL_BEGUN))
+    beside.run("update apples set note = 'new' where id = 7", ALTERED[kind])
+    beside.run("insert into apples values (500)")
+    beside.capture()
+    beside.apply()
+    beside.check("apples")
+    assert Records(beside.store, root.LANDING).unloaded() == set()
+
+
 @pytest.mark.full
 def test_a_large_table_that_joins_later_is_read_beside_its_changes(
     beside: EvolvingDatabase,

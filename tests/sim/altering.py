@@ -40,8 +40,8 @@ class AlteringSimulation(Simulation):
 
     database: AlteringDatabase
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, **options: bool) -> None:
+        super().__init__(seed, **options)
         self._strict, self._settings = False, replace(self._settings, strict=False)
         self._drops = Random(f"drops {seed}").random() < 0.3
         self._renames = Random(f"renames {seed}").random() < 0.5

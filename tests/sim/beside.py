@@ -12,6 +12,7 @@ from mirrorlake import root
 from mirrorlake.capture.records.records import Records
 from mirrorlake.model.table import TableId
 from tests.doubles.memory_store import MemoryStore
+from tests.sim.altering import AlteringSimulation
 from tests.sim.recreating import RecreatingSimulation
 from tests.sim.simulation import Simulation
 from tests.sim.without_ranges import SimulationWithoutRanges
@@ -44,6 +45,10 @@ class BesideSimulation(Simulation):
 
 class RecreatingBesideSimulation(BesideSimulation, RecreatingSimulation):
     """One run, in which tables join that are created again."""
+
+
+class AlteringBesideSimulation(BesideSimulation, AlteringSimulation):
+    """One run, in which tables are altered while they are loaded."""
 
 
 class BesideWithoutRangesSimulation(BesideSimulation, SimulationWithoutRanges):

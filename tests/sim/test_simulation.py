@@ -12,6 +12,7 @@ from mirrorlake.capture.backfill.noted_rows import BACKFILL_RESUMED
 from tests.profiles import tries
 from tests.sim.altering import ALTERING, AlteringSimulation
 from tests.sim.beside import (
+    AlteringBesideSimulation,
     BesideSimulation,
     BesideWithoutRangesSimulation,
     RecreatingBesideSimulation,
@@ -99,6 +100,7 @@ def test_tables_that_are_loaded_beside_their_changes_get_all_rows(group: int) ->
         run = ran(BesideSimulation(seed, loses=not seed % 4), f"seed {seed}, beside")
         found += [feed for t in run.lake.tables.values() for _chunk, feed in t.backfilled]
         ran(RecreatingBesideSimulation(seed), f"seed {seed}, recreates, beside")
+        ran(AlteringBesideSimulation(seed), f"seed {seed}, alters, beside")
         ran(BesideWithoutRangesSimulation(seed), f"seed {seed}, without ranges, beside")
     assert sum(map(bool, found)) > BESIDE // 4
 

@@ -391,7 +391,8 @@ class Capture:
     def _as_landed(self, part: Part) -> Part | None:
         """As sinks that are corrected take a part of the stream, None for nothing."""
         found = self._table_watch.ignored.landed(part)
-        found = None if found is None else self._unloaded.landed(found)
+        being_read = self._backfills.differing
+        found = None if found is None else self._unloaded.landed(found, being_read)
         return None if found is None else self._backfills.landed(found)
 
     def _reopen(self) -> None:

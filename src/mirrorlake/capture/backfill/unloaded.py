@@ -200,8 +200,11 @@ class Unloaded:
         """A snapshot in which the tables have no rows."""
         return _Without(snapshot, self.tables) if self.tables else snapshot
 
-    def landed(self, part: Part) -> Part | None:
-        """A part of the stream as it is landed, None for nothing."""
+    def landed(self, part: Part, being_read: Collection[TableId] = ()) -> Part | None:
+        """A part of the stream as it is landed, None for nothing. being_read: tables of which each
+        row that is not read yet will come whole, so that nothing is lost where values cannot be
+        read, because columns have changed since. A row that is selected from a change on may be
+        in a part that was read."""
         if not isinstance(part, Changes):
             return part
         is_unloaded = part.table.table in self.tables and bool(part.table.key)
@@ -211,10 +214,13 @@ class Unloaded:
             try:
                 rows, _gone = filled(self._source, part.table, part.rows, missing)
             except TableError as error:
-                self._lost(part.table.table, error)
-                return None
-            left = part.unchanged & ~missing
-            part = replace(part, rows=rows, unchanged=left if left.any() else None)
+                selects = part.table.selection.get("rows") is not None
+                if not is_unloaded or selects or part.table.table not in being_read:
+                    self._lost(part.table.table, error)
+                    return None
+            else:
+                left = part.unchanged & ~missing
+                part = replace(part, rows=rows, unchanged=left if left.any() else None)
         return part.replacing() if is_unloaded else part
 
     def gives_up(self, table: SourceTable) -> bool:

@@ -124,6 +124,13 @@ class MemorySource:
                     table=str(table.table),
                     hint="A table that is created in its place is loaded by itself.",
                 )
+            there = {column.name: column.type for column in now.described.schema}
+            if any(there.get(column.name) != column.type for column in table.schema):
+                raise TableAltered(
+                    "rows cannot be read again: the table was altered",
+                    table=str(table.table),
+                    hint=f"Load it anew with `mirrorlake reset {table.table}`.",
+                )
             keyed = {tuple(row[name] for name in table.key): row for row in now.rows.values()}
             found = [keyed[key] for key in selected if key in keyed]
         return pa.Table.from_batches([batch_of(table.schema, found)])
