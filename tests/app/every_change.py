@@ -170,9 +170,13 @@ FOLLOWING = (
     CrashPoint.REPLACED_NOTED,
     CrashPoint.REPLACED_DELETED,
     CrashPoint.STOPPED_RECORDED,
+    CrashPoint.APPEND_ONLY_RECORDED,
     CrashPoint.DELETED_RECORDED,
     CrashPoint.BACKFILL_REQUIRED,
     CrashPoint.BACKFILL_BEGUN,
+    CrashPoint.BACKFILL_PART_STAGED,
+    CrashPoint.BACKFILL_NOTED,
+    CrashPoint.BACKFILL_STAGED,
     CrashPoint.BACKFILL_PUBLISHED,
     CrashPoint.BACKFILL_RECORDED,
 )

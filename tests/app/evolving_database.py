@@ -80,6 +80,7 @@ class EvolvingDatabase:
     backfill: BackfillSettings | None = None
     ignores: bool = False
     trigger: TriggerPolicy = TriggerPolicy.NEVER
+    streaming: bool = False
     ignored: frozenset[SchemaChangeKind] = frozenset()
     drops: bool = False
     renames: bool = False
@@ -162,6 +163,7 @@ class EvolvingDatabase:
                 selection=selection,
                 part_bytes=self.part_bytes,
                 event_trigger=self.trigger,
+                streaming=self.streaming,
             )
         )
         return landing_capture(

@@ -137,7 +137,7 @@ SMALL_MEMORY = """
     'alter database %I set logical_decoding_work_mem = %L', current_database(), '64kB');
     end $$
 """
-"""Larger transactions are streamed before they end, or written to the disk of the server."""
+"""Larger transactions are streamed before they end, or else written to the disk of the server."""
 
 WAYS = [*itertools.product(["in others", "in the same transaction"], [True, False])]
 LIVES = [
@@ -195,6 +195,7 @@ def _live_through_every_change(
     """Returns what `apples` is called at the end."""
     evolving.renames = evolving.widens = evolving.drops = in_place
     evolving.drop_after = 0.0
+    evolving.streaming = rows == "in the same transaction"
     evolving.trigger = TriggerPolicy.AUTO  # else updates without a key are rejected
     evolving.begin(*TABLES)
     evolving.run(SMALL_MEMORY)
