@@ -19,6 +19,7 @@ from mirrorlake.capture.backfill import reading, unloaded
 from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.records.records import Records
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot
 from mirrorlake.storage.local import LocalStore
@@ -285,14 +286,21 @@ def test_a_table_without_a_key_may_be_altered_between_its_pieces(
         2,
     ),
 )
+@pytest.mark.parametrize("stops", [False, True])
 def test_a_table_with_too_many_equal_rows_is_loaded_before_changes_after_all(
-    beside: EvolvingDatabase, monkeypatch: pytest.MonkeyPatch, point: CrashPoint | None
+    beside: EvolvingDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    point: CrashPoint | None,
+    stops: bool,
 ) -> None:
+    """stops: tables that are created again do."""
     monkeypatch.setattr(reading, "LARGEST_WHOLE", 20_000)
+    if stops:
+        beside.stops_at = frozenset({SchemaChangeKind.TABLE_RECREATED})
     make(
         beside, "whole rows", "insert into apples select 1, 1, 'same' from generate_series(1, 2000)"
     )
-    for passage in (1, 2):
+    for passage in (2, 1, 1):
         beside.capture(Dying(point, passage) if point else None)
         beside.run("update apples set note = note || 'y' where n < 9")
     beside.live(["insert into log values (1)", "delete from apples where n = 3"], each=False)

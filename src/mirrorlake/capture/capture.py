@@ -391,7 +391,7 @@ class Capture:
     def _as_landed(self, part: Part) -> Part | None:
         """As sinks that are corrected take a part of the stream, None for nothing."""
         found = self._table_watch.ignored.landed(part)
-        being_read = self._backfills.differing
+        being_read = self._backfills.read_whole
         found = None if found is None else self._unloaded.landed(found, being_read)
         return None if found is None else self._backfills.landed(found)
 

@@ -195,6 +195,12 @@ class Backfills:
         """The tables that differ until they have been read again."""
         return self._required.keys()
 
+    @property
+    def read_whole(self) -> Collection[TableId]:
+        """Those of the tables that differ all rows of which are read."""
+        due = self._required.items()
+        return {table for table, jobs in due if any(job.request.is_whole for job in jobs)}
+
     # -- beside the stream ----------------------------------------------------------------------
 
     def landed(self, part: Part) -> Part | None:
@@ -357,10 +363,10 @@ class Backfills:
         table = TableId.parse(job.request.table)
         if state is BackfillJobState.UNSUPPORTED and job.request.reason and self._unloaded:
             now = self._tables.get(table)
-            if now is not None and self._unloaded.gives_up(now):
+            if now is not None and self._unloaded.gives_up(now, job.request.reason):
                 log.warning(LOADED_FIRST, table=str(table), reason=message)
                 self._opens_again = f"{table} is loaded before its changes: {message}"
-                return
+                return  # its job stays as it is until the table begins anew, which removes it
         if job.request.reason and state is not BackfillJobState.COMPLETED and not is_lost:
             why = f"reading it again ended: {message or 'it was stopped on request'}"
             error = TableAltered(

@@ -49,9 +49,9 @@ _PREFIX, _ROWS, _VERSIONS = "_part-", "-0.parquet", "-versions.parquet"
 """Of the names of staged files."""
 
 
-def has_notes(snapshot: Snapshot, table: SourceTable) -> bool:
+def has_notes(snapshot: Snapshot | None, table: SourceTable) -> bool:
     """Whether every part of a table can be noted."""
-    if (recognising := snapshot.recognising) is None:
+    if snapshot is None or (recognising := snapshot.recognising) is None:
         return False
     try:
         parts = snapshot.parts(table)

@@ -167,33 +167,31 @@ class Unloaded:
         if is_joining:
             least = min(least, self._settings.joining_beside)
         found, together = set[TableId](), 0
-        able = [t for t in tables if t.table not in held and self._can_be_beside(t, snapshot)]
+        able = [t for t in tables if t.table not in held and self._can_be_beside(t)]
         for table in sorted(able, key=lambda one: one.size):
-            if together + table.size >= least:
-                found.add(table.table)
-            else:
+            if together + table.size < least:
                 together += table.size
+            elif has_ranges(table) or has_notes(snapshot, table):
+                found.add(table.table)
         return found
 
-    def _can_be_beside(self, table: SourceTable, snapshot: Snapshot | None) -> bool:
+    def _can_be_beside(self, table: SourceTable) -> bool:
         is_refused = str(table.table) in self._records.load_first()
         if is_refused or not takes(table.table, self._settings.load):
             return False
-        return has_ranges(table) or self._can_be_read_at_once(table, snapshot)
+        return has_ranges(table) or self._can_be_read_at_once(table)
 
-    def _can_be_read_at_once(self, table: SourceTable, snapshot: Snapshot | None) -> bool:
-        """Whether the backfill of a table without ranges is sure to come to its end: it has to keep
-        the parts that it has read, since a stream of changes can outrun any attempt, and have room
-        for all rows. Where a sink is not corrected, rows would be there twice that came as changes
-        before they were read."""
+    def _can_be_read_at_once(self, table: SourceTable) -> bool:
+        """Whether the backfill of a table without ranges is sure to come to its end, if it keeps
+        the parts that it has read, since a stream of changes can outrun any attempt: it has to have
+        room for all rows. Where a sink is not corrected, rows would be there twice that came as
+        changes before they were read."""
         return (
             self._is_corrected
             and not (self._settings.ignores_columns and not table.key)
             and not (self._settings.soft_deletes and table.append_only)
             and table.size <= LARGEST_BESIDE
             and table.size <= shutil.disk_usage(tempfile.gettempdir()).free
-            and snapshot is not None
-            and has_notes(snapshot, table)
         )
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
@@ -223,10 +221,12 @@ class Unloaded:
                 part = replace(part, rows=rows, unchanged=left if left.any() else None)
         return part.replacing() if is_unloaded else part
 
-    def gives_up(self, table: SourceTable) -> bool:
+    def gives_up(self, table: SourceTable, reason: str) -> bool:
         """Whether a table begins anew and is loaded before changes, because it cannot be read
-        beside them: without ranges, that may be known only when its rows are read."""
+        beside them: without ranges, that may be known only when its rows are read. reason: of its
+        backfill. Not a table whose rows are not to be loaded, which is read for another reason."""
         is_mine = table.table in self.tables and self._is_corrected and not has_ranges(table)
+        is_mine &= reason == _BESIDE
         if is_mine:
             self._records.note_load_first(str(table.table))
         return is_mine

@@ -86,7 +86,10 @@ class CarriedTables:
     def begin_loaded_first(self) -> None:
         """Forget what there is of tables whose rows could not be read beside their changes, while
         nothing is streamed: they are missing then, and loaded before changes."""
-        for name in sorted(self._records.load_first() & self._records.unloaded()):
+        stopped = self._records.stopped().items()
+        interrupted = {name for name, facts in stopped if facts.get(replaced.REPLACED)}
+        beginning = self._records.unloaded() | interrupted
+        for name in sorted(self._records.load_first() & beginning):
             self._guard()
             what = "its rows cannot be read beside its changes"
             table = TableId.parse(name)
