@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("house")
+"""All modules are parsed once then."""
+
 SOURCE = Path(__file__).parent.parent / "src"
 PACKAGE = SOURCE / "mirrorlake"
 GLOSSARY = PACKAGE.parent.parent / "docs" / "glossary.md"
