@@ -456,7 +456,7 @@ KEY_NOT_LOGGED = PartitionsDiffer(
     "rows of a partition were changed while its replica identity lacked the key"
 )
 WAS_PARTITION = (
-    "it was a partition of another table for a time; its changes came under the name of that"
+    "it may have been a partition of another table for a time, whose name its changes had then"
 )
 MISSED = "a partition was attached or detached, which the server did not notice"
 PUT_BACK = "it was taken out of its publication and put back; changes are missing"
