@@ -19,11 +19,14 @@ class Selection:
     tables: patterns of `schema.table`; columns: pattern of a table to patterns of its columns;
     rows: name of a table to a condition in the source's SQL. Names of tables count with and without
     their quotes.
+    named: what `columns` was made of, if its patterns have what is said of several: each one counts
+    for all tables that it matches, and `idle_columns` looks at them instead.
     """
 
     tables: tuple[str, ...] = ("*.*",)
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rows: Mapping[str, str] = field(default_factory=dict)
+    named: Sequence[tuple[str, Sequence[str]]] = ()
 
     def takes(self, table: TableId) -> bool:
         return takes(table, self.tables)
@@ -57,11 +60,7 @@ class Selection:
         With precautions also `!secret_*` and the like, which may be meant for what comes later.
         Without the patterns that match a `loaded` table.
         """
-        served: dict[str, list[TableId]] = {pattern: [] for pattern in self.columns}
-        for table in columns:
-            if first := next((p for p in served if _is_matched(table, p)), None):
-                served[first].append(table)
-        for pattern, tables in served.items():
+        for pattern, column_patterns, tables in self._served(columns):
             if _any(loaded, pattern):
                 continue
             if not tables:
@@ -70,7 +69,7 @@ class Selection:
                 )
                 continue
             known = {name for table in tables for name in columns[table]}
-            for column in self.columns[pattern]:
+            for column in column_patterns:
                 if not _any(known, column) and (precautions or not _is_precaution(column)):
                     there = ", ".join(sorted(known)[:_SHOWN])
                     more = ", ..." if len(known) > _SHOWN else ""
@@ -78,6 +77,21 @@ class Selection:
                         f"{column} in source.columns, {pattern}, matches none of the columns "
                         f"{there}{more}"
                     )
+
+    def _served(
+        self, selected: Iterable[TableId]
+    ) -> Iterator[tuple[str, Sequence[str], list[TableId]]]:
+        """The patterns of tables, with those of their columns and the tables that they concern."""
+        if self.named:
+            for pattern, columns in self.named:
+                yield pattern, columns, [one for one in selected if _is_matched(one, pattern)]
+            return
+        served: dict[str, list[TableId]] = {pattern: [] for pattern in self.columns}
+        for table in selected:
+            if first := next((p for p in served if _is_matched(table, p)), None):
+                served[first].append(table)
+        for pattern, tables in served.items():
+            yield pattern, self.columns[pattern], tables
 
     def idle_rows(self, names: Collection[TableId]) -> Iterator[str]:
         """What in `rows` concerns no selected table, as sentences."""

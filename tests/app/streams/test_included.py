@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app.streams.included import selection
+from mirrorlake.app.streams.included import selection, tables_of
 from mirrorlake.control.shapes.hierarchies import PostgresqlRdbms
 from mirrorlake.model.table import TableId
 
@@ -75,6 +75,53 @@ def test_a_column_counts_wherever_it_is_listed(
 def test_an_excluded_column_of_no_table_is_told() -> None:
     chosen = selection(rdbms(("shop", [])), rdbms(("shpo", [SECRETS])))
     assert list(chosen.idle_columns({TableId("shop", "orders"): NAMES}))
+
+
+@pytest.mark.clause("ST-312")
+@pytest.mark.parametrize(
+    ("include", "exclude", "orders", "users"),
+    [
+        (rdbms(("shop", [table("orders", "id"), table("users")])), SECRETS, ["id"], ["id"]),
+        (rdbms(("shop", [table("orders", "id"), table("users", "id")])), SECRETS, ["id"], ["id"]),
+        (rdbms(("shop", [])), SECRETS, ["id", "note"], ["id"]),
+        (
+            rdbms(("shop", [table("orders", "note"), table("", "id", "secret")])),
+            {},
+            ["id", "note"],
+            ["id", "secret"],
+        ),
+    ],
+)
+def test_a_column_that_one_table_of_several_has_concerns_something(
+    include: Any, exclude: Any, orders: list[str], users: list[str]
+) -> None:
+    chosen = selection(include, rdbms(("shop", [exclude])) if exclude else None)
+    there = {TableId("shop", "orders"): ["id", "note"], TableId("shop", "users"): ["id", "secret"]}
+    assert list(chosen.idle_columns(there)) == []
+    columns = [chosen.columns_of(one, names) for one, names in there.items()]
+    assert columns == [orders, users]
+
+
+@pytest.mark.parametrize("where", ["", "orders"])
+def test_a_misspelt_column_is_told_beside_named_ones(where: str) -> None:
+    include = rdbms(("shop", [table("orders", "id", "secret")]))
+    chosen = selection(include, rdbms(("shop", [table(where, "secrt")])))
+    (told,) = chosen.idle_columns({TableId("shop", "orders"): NAMES})
+    assert told.startswith("!secrt")
+
+
+def test_a_table_with_named_columns_keeps_its_patterns() -> None:
+    """They are compared with those with which it was loaded."""
+    include = rdbms(("shop", [table("orders", "id", "id"), table("users", "id", "secret")]))
+    exclude = rdbms(("shop", [SECRETS, table("orders", "note")]))
+    columns = selection(include, exclude).columns
+    assert columns["shop.orders"] == ["id", "!note"]
+    assert columns["shop.users"] == ["id", "secret", "!secret"]
+
+
+@pytest.mark.clause("ST-282")
+def test_tables_of_which_columns_are_named_are_not_left_out_as_a_whole() -> None:
+    assert tables_of(rdbms(("shop", [table("orders", "id"), table("users")]))) == ["shop.users"]
 
 
 def test_lists_that_cross_count_both() -> None:

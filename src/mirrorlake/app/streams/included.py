@@ -23,12 +23,18 @@ def selection(
     taken, refused = [*_named(include)] or [((_ANY, _ANY), [])], [*_named(exclude)]
     out = [f"!{_pattern(tables)}" for tables, columns in refused if not columns]
     tables = [_pattern(tables) for tables, _columns_of in taken]
-    return Selection((*dict.fromkeys(tables), *out), _columns(taken, refused))
+    named = [(_pattern(there), columns) for there, columns in taken if columns]
+    named += [(_pattern(there), [f"!{one}" for one in columns]) for there, columns in refused]
+    return Selection(
+        (*dict.fromkeys(tables), *out),
+        _columns(taken, refused),
+        named=[(pattern, columns) for pattern, columns in named if columns],
+    )
 
 
 def tables_of(objects: shape.PostgresqlRdbms | None) -> list[str]:
-    """The patterns of the tables. Raises NotOffered."""
-    return [_pattern(tables) for tables, _columns_of in _named(objects)]
+    """The patterns of the tables that are named as a whole, without columns. Raises NotOffered."""
+    return [_pattern(tables) for tables, columns in _named(objects) if not columns]
 
 
 def _columns(taken: Sequence[_Named], refused: Sequence[_Named]) -> dict[str, list[str]]:
@@ -41,8 +47,11 @@ def _columns(taken: Sequence[_Named], refused: Sequence[_Named]) -> dict[str, li
         met = [one for one, _columns_of in taken if _meet(one, tables)]
         if met and all(any(_covers(known, one) for known in found) for one in met):
             continue  # nothing is left that it could concern
-        columns = _said_of(tables, taken) or [_ANY]
-        found[tables] = [*columns, *(f"!{one}" for one in _said_of(tables, refused))]
+        columns = _said_of(tables, taken)
+        # A list for more tables takes away nothing where the columns are named without it.
+        own = _said_of(tables, [one for one in refused if one[0] == tables])
+        out = [one for one in _said_of(tables, refused) if not columns or one in {*columns, *own}]
+        found[tables] = [*(columns or [_ANY]), *(f"!{one}" for one in out)]
     return {_pattern(tables): columns for tables, columns in found.items()}
 
 
