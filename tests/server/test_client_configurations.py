@@ -290,14 +290,16 @@ def test_a_verification_of_both_sides_needs_all_its_certificates(api: Api, missi
 
 
 @pytest.mark.clause("ST-282")
-def test_columns_are_not_left_out_of_a_load(api: Api) -> None:
+def test_columns_that_are_excluded_from_a_load_refuse_no_stream(api: Api) -> None:
     postgresql = {"postgresqlSourceConfig": {"replicationSlot": "s", "publication": "p"}}
     tables = [{"table": "t", "postgresqlColumns": [{"column": "c"}]}]
     excluded = {"postgresqlSchemas": [{"schema": "a", "postgresqlTables": tables}]}
     backfill = {"postgresqlExcludedObjects": excluded}
     stream = stream_of(api, "postgresql", postgresql, backfillAll=backfill)
-    told = api.post("streams", stream, 400, streamId="all", force="true")["error"]["message"]
-    assert "rows of t are loaded with all columns or not at all" in told
+    kept(api, stream)
+    assert api.get("streams/all")["backfillAll"] == backfill
+    labels = {"labels": {"a": "b"}}
+    api.patch("streams/all", labels, "labels")
 
 
 def test_an_encryption_key_is_not_passed_over(api: Api) -> None:

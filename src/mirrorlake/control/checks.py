@@ -193,15 +193,6 @@ def check_excluded(stream: Stream) -> None:
                 where=f"backfillAll.{to_camel(name)}",
                 hint=f"Send {to_camel(fitting)}.",
             )
-    objects = stream.backfill_all and stream.backfill_all.postgresql_excluded_objects
-    for schema in objects.postgresql_schemas if objects else ():
-        for table in (one for one in schema.postgresql_tables if one.postgresql_columns):
-            raise InvalidRequest(
-                f"the rows of {table.table or 'a table'} are loaded with all columns or not at all",
-                where="backfillAll.postgresqlExcludedObjects.postgresqlColumns",
-                hint="Leave the columns out to exclude the table; excludeObjects of the source "
-                "excludes columns.",
-            )
 
 
 def check_strategy(stream: Stream, request: RunRequest) -> None:
