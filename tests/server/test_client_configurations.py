@@ -278,6 +278,11 @@ def test_a_way_to_a_destination_that_would_not_be_taken_is_refused(api: Api) -> 
     found = tried["metadata"]["validationResult"]["validations"][0]["message"][0]["message"]
     assert "private connectivity is not offered" in found
 
+    api.patch("connectionProfiles/private", {}, "privateConnectivity")
+    assert "privateConnectivity" not in api.get("connectionProfiles/private")
+    tried = api.post("streams", stream, streamId="tried", validateOnly="true")
+    assert "is not offered" not in json.dumps(tried)
+
 
 @pytest.mark.parametrize("missing", ["clientCertificate", "clientKey", "caCertificate"])
 def test_a_verification_of_both_sides_needs_all_its_certificates(api: Api, missing: str) -> None:
@@ -309,6 +314,8 @@ def test_an_encryption_key_is_not_passed_over(api: Api) -> None:
     tried = api.post("streams", api.get("streams/all"), streamId="tried", validateOnly="true")
     found = tried["metadata"]["validationResult"]["validations"][0]["message"][0]["message"]
     assert "customerManagedEncryptionKey is not offered" in found
+    api.patch("streams/all", {}, "customerManagedEncryptionKey")
+    assert not api.get("streams/all").get("customerManagedEncryptionKey")
 
 
 @pytest.mark.clause("ST-332")
