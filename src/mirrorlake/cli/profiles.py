@@ -31,13 +31,13 @@ class ProfileAction(StrEnum):
     DELETE = "delete"
 
 
-_MADE = (ProfileAction.CREATE, ProfileAction.UPDATE)
+_CREATE_OR_UPDATE = (ProfileAction.CREATE, ProfileAction.UPDATE)
 _BELONGS = {
     "NAME": tuple(one for one in ProfileAction if one is not ProfileAction.LIST),
-    "--file": _MADE,
+    "--file": _CREATE_OR_UPDATE,
     "--mask": (ProfileAction.UPDATE,),
-    "--validate-only": _MADE,
-    "--force": _MADE,
+    "--validate-only": _CREATE_OR_UPDATE,
+    "--force": _CREATE_OR_UPDATE,
 }
 """The actions to which each option belongs."""
 

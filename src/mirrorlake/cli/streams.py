@@ -38,13 +38,13 @@ class StreamAction(StrEnum):
     ACTIVITY = "activity"
 
 
-_MADE = (StreamAction.CREATE, StreamAction.UPDATE)
+_CREATE_OR_UPDATE = (StreamAction.CREATE, StreamAction.UPDATE)
 _BELONGS = {
     "NAME": tuple(one for one in StreamAction if one is not StreamAction.LIST),
-    "--file": _MADE,
+    "--file": _CREATE_OR_UPDATE,
     "--mask": (StreamAction.UPDATE,),
-    "--validate-only": (*_MADE, StreamAction.START),
-    "--force": (*_MADE, StreamAction.START, StreamAction.RUN),
+    "--validate-only": (*_CREATE_OR_UPDATE, StreamAction.START),
+    "--force": (*_CREATE_OR_UPDATE, StreamAction.START, StreamAction.RUN),
 }
 """The actions to which each option belongs."""
 _STATES = {StreamAction.START: "RUNNING", StreamAction.PAUSE: "PAUSED"}
