@@ -41,7 +41,29 @@ def test_errors_have_the_form_of_the_original(served: Served) -> None:
     served.call("POST", f"{V1}/connectionProfiles?connectionProfileId=one", TABLES)
     again = served.call("POST", f"{V1}/connectionProfiles?connectionProfileId=one", TABLES)
     assert refused(again) == (409, "ALREADY_EXISTS")
-    assert refused(served.call("GET", f"{V1}/privateConnections")) == (501, "UNIMPLEMENTED")
+
+
+@pytest.mark.parametrize("query", ["", "?privateConnectionId=x&validateOnly=true", "?pageSize=10"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_is_not_offered_says_so_whatever_is_sent(
+    served: Served, method: str, query: str
+) -> None:
+    answer = served.call(
+        method, f"{V1}/privateConnections{query}", {} if method == "POST" else None
+    )
+    assert refused(answer) == (501, "UNIMPLEMENTED")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"{V1}/streams?trace=token:x&bearer_token=x&pp=1",
+        f"{V1}/operations?returnPartialSuccess=false",
+        "/v1/projects/p/locations?extraLocationTypes=x",
+    ],
+)
+def test_parameters_that_any_client_may_send_are_taken(served: Served, address: str) -> None:
+    assert served.call("GET", address)[0] == 200
 
 
 @pytest.mark.clause("ST-347", "ST-340", "ST-341")

@@ -87,10 +87,14 @@ class ApiRoute:
     handler: Handler
     body: type[Shape] | None = None
     query: tuple[str, ...] = field(default=())
+    is_offered: bool = True
 
     def read(self, query: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a request, in lower camel case. Raises InvalidRequest for one that
-        would not be heeded: a deletion that was only to be validated would be done."""
+        would not be heeded: a deletion that was only to be validated would be done. What is not
+        offered says so itself, whatever is sent."""
+        if not self.is_offered:
+            return dict(query)
         found = {}
         for name, value in query.items():
             if name.startswith("$") or name in _OF_EVERY_ROUTE:
@@ -107,17 +111,22 @@ class ApiRoute:
 
 
 _OF_EVERY_ROUTE = (
-    *("access_token", "alt", "callback", "fields", "key", "oauth_token", "prettyPrint"),
-    *("quotaUser", "uploadType", "upload_protocol", "userProject"),
+    *("access_token", "alt", "bearer_token", "callback", "fields", "key", "oauth_token", "pp"),
+    *("prettyPrint", "quotaUser", "trace", "uploadType", "upload_protocol", "userProject"),
 )
-"""Parameters that every API of Google has, of the form of the answer and of who asks."""
+"""Parameters that every API of Google has, of the form of the answer and of who asks: those of its
+discovery documents and `StandardQueryParameters` of gcloud."""
 _LOCATION = "/v1/projects/{project}/locations/{location}"
 _PROFILES = f"{_LOCATION}/connectionProfiles"
 _STREAMS = f"{_LOCATION}/streams"
 _OBJECTS = f"{_STREAMS}/{{id}}/objects"
 _OPERATIONS = f"{_LOCATION}/operations"
 _LISTED = ("pageSize", "pageToken", "filter", "orderBy")
-_MADE = ("requestId", "validateOnly", "force")
+_OF_CHANGES = ("requestId", "validateOnly", "force")
+"""Parameters of a request that creates or updates a resource."""
+_OF_DELETIONS = ("requestId", "force")
+"""Clients of the original send `force` to delete what belongs to the resource too. It changes
+nothing here: a stream is always deleted with its objects, and a profile in use never."""
 
 
 def _list(kind: ResourceKind, key: str) -> Handler:
@@ -280,7 +289,7 @@ OPERATIONS = (
         "/v1/projects/{project}/locations",
         "List locations",
         _locations,
-        query=("filter", "pageSize", "pageToken"),
+        query=("filter", "pageSize", "pageToken", "extraLocationTypes"),
     ),
     ApiRoute("GET", f"{_LOCATION}:fetchStaticIps", "Addresses to allow", _static_ips),
     ApiRoute("GET", _LOCATION, "A location", _location),
@@ -304,7 +313,7 @@ OPERATIONS = (
         "Create a connection profile",
         _create_profile,
         ConnectionProfile,
-        ("connectionProfileId", *_MADE),
+        ("connectionProfileId", *_OF_CHANGES),
     ),
     ApiRoute("GET", f"{_PROFILES}/{{id}}", "A connection profile", _get(ResourceKind.PROFILE)),
     ApiRoute(
@@ -313,17 +322,19 @@ OPERATIONS = (
         "Update a connection profile",
         _update_profile,
         ConnectionProfile,
-        ("updateMask", *_MADE),
+        ("updateMask", *_OF_CHANGES),
     ),
     ApiRoute(
         "DELETE",
         f"{_PROFILES}/{{id}}",
         "Delete a connection profile",
         _delete_profile,
-        query=("requestId", "force"),
+        query=_OF_DELETIONS,
     ),
     ApiRoute("GET", _STREAMS, "List streams", _list(ResourceKind.STREAM, "streams"), query=_LISTED),
-    ApiRoute("POST", _STREAMS, "Create a stream", _create_stream, Stream, ("streamId", *_MADE)),
+    ApiRoute(
+        "POST", _STREAMS, "Create a stream", _create_stream, Stream, ("streamId", *_OF_CHANGES)
+    ),
     ApiRoute(
         "POST",
         f"{_STREAMS}/{{id}}:run",
@@ -357,14 +368,14 @@ OPERATIONS = (
         "Update, start, pause or resume a stream",
         _update_stream,
         Stream,
-        ("updateMask", *_MADE),
+        ("updateMask", *_OF_CHANGES),
     ),
     ApiRoute(
         "DELETE",
         f"{_STREAMS}/{{id}}",
         "Delete a stream",
         _delete_stream,
-        query=("requestId", "force"),
+        query=_OF_DELETIONS,
     ),
     ApiRoute(
         "POST", f"{_OBJECTS}:lookup", "The object of a source identifier", _lookup, LookupRequest
@@ -390,13 +401,13 @@ OPERATIONS = (
         _OPERATIONS,
         "List operations",
         _list(ResourceKind.OPERATION, "operations"),
-        query=_LISTED,
+        query=(*_LISTED, "returnPartialSuccess"),
     ),
     ApiRoute("POST", f"{_OPERATIONS}/{{id}}:cancel", "Cancel an operation", _cancel_operation),
     ApiRoute("GET", f"{_OPERATIONS}/{{id}}", "An operation", _get(ResourceKind.OPERATION)),
     ApiRoute("DELETE", f"{_OPERATIONS}/{{id}}", "Forget an operation", _delete_operation),
     *(
-        ApiRoute(method, f"{_LOCATION}/{address}", words, _not_offered(words))
+        ApiRoute(method, f"{_LOCATION}/{address}", words, _not_offered(words), is_offered=False)
         for address, words in (
             ("privateConnections", "private connections"),
             ("privateConnections/{id}/routes", "routes of private connections"),
@@ -460,6 +471,9 @@ def _described(one: ApiRoute, schemas: Document) -> Document:
 
 
 def _kind_of(name: str) -> Document:
-    flags = ("validateOnly", "force", "reportGaps", "pairUpdates", "skipUnchanged")
+    flags = (
+        *("validateOnly", "force", "reportGaps", "pairUpdates", "skipUnchanged"),
+        "returnPartialSuccess",
+    )
     kinds = {"pageSize": "integer", **dict.fromkeys(flags, "boolean")}
     return {"schema": {"type": kinds.get(name, "string")}}
