@@ -60,6 +60,29 @@ def test_a_stream_that_has_begun_does_not_move(
         changed(ready, after)
 
 
+def test_a_stream_that_has_begun_does_not_move_after_a_start_that_failed(ready: Control) -> None:
+    with_stream(ready, AVRO)
+    ready.streams.update(SHOP, {"state": "PAUSED"}, "state", Asked())
+    ready.supervision.observe(SHOP, StreamMove.DRAINED)
+    ready.streams.update(SHOP, {"state": "RUNNING"}, "state", Asked())
+    ready.supervision.observe(SHOP, StreamMove.INVALID)
+    ready.streams.update(SHOP, {"displayName": "x"}, "displayName", Asked())
+    assert ready.get(SHOP)["state"] == "NOT_STARTED"
+    with pytest.raises(InvalidRequest, match="path of a stream that has begun"):
+        changed(ready, {**AVRO, "gcsDestinationConfig": {"path": "/other"}})
+    sent = {"gcsProfile": {"bucket": "shop2"}}
+    with pytest.raises(IllegalMove, match="has begun"):
+        ready.profiles.update(profile("bucket"), sent, "gcsProfile.bucket", Asked(force=True))
+
+
+def test_a_stream_whose_first_start_failed_moves(ready: Control) -> None:
+    with_stream(ready, AVRO, begun=False)
+    ready.streams.update(SHOP, {"state": "RUNNING"}, "state", Asked())
+    ready.supervision.observe(SHOP, StreamMove.INVALID)
+    changed(ready, ZONE)
+    assert "firstRunTime" not in ready.get(SHOP)
+
+
 def test_a_stream_moves_before_it_begins_and_its_files_change_at_any_time(ready: Control) -> None:
     with_stream(ready, AVRO, begun=False)
     changed(ready, ZONE)

@@ -258,7 +258,6 @@ def test_a_damaged_database_and_a_wrong_url_are_told_without_the_password(tmp_pa
 
 
 @pytest.mark.clause("ST-300")
-@pytest.mark.clause("ST-300")
 def test_a_start_that_is_only_validated_is_tested_and_not_done(
     ready: Control, validator: Scripted
 ) -> None:
@@ -272,6 +271,7 @@ def test_a_start_that_is_only_validated_is_tested_and_not_done(
         ready.streams.update(SHOP, {"state": "PAUSED"}, "state", only)
 
 
+@pytest.mark.clause("ST-300")
 def test_a_start_may_do_without_validation_once(ready: Control) -> None:
     supervision = ready.supervision
 

@@ -28,7 +28,10 @@ from mirrorlake.errors import IllegalMove, InvalidRequest, NotOffered
 OUTPUT = ("name", "createTime", "updateTime", "satisfiesPzs", "satisfiesPzi")
 """Output-only fields of every resource."""
 PROJECT_FILE = "projectFile"
-STREAM_OUTPUT = (*OUTPUT, "errors", "lastRecoveryTime", PROJECT_FILE, "state")
+FIRST_RUN = "firstRunTime"
+"""When a stream was first anything but NOT_STARTED or STARTING. Its state does not tell: a resumed
+stream whose validation fails is NOT_STARTED again."""
+STREAM_OUTPUT = (*OUTPUT, "errors", FIRST_RUN, "lastRecoveryTime", PROJECT_FILE, "state")
 
 _S = TypeVar("_S", bound=Shape)
 
@@ -178,7 +181,7 @@ def _folders(path: str) -> list[str]:
 
 
 def _has_begun(stream: Document) -> bool:
-    return bool(stream["state"] != StreamState.NOT_STARTED.name)
+    return FIRST_RUN in stream or bool(stream["state"] != StreamState.NOT_STARTED.name)
 
 
 def check_excluded(stream: Stream) -> None:

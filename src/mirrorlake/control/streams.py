@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mirrorlake.control import masks
 from mirrorlake.control.checks import (
+    FIRST_RUN,
     PROJECT_FILE,
     STREAM_OUTPUT,
     check_excluded,
@@ -251,12 +252,11 @@ class Streams:
 
     def move(self, transaction: Transaction, document: Document, move: StreamMove) -> Document:
         name = ResourceName.parse(document["name"])
-        state = moved(StreamState[document["state"]], move, document["name"])
-        document = {
-            **document,
-            "state": state.name,
-            "updateTime": format_time(self._requests.clock.now()),
-        }
+        was = StreamState[document["state"]]
+        state, now = moved(was, move, document["name"]), format_time(self._requests.clock.now())
+        document = {**document, "state": state.name, "updateTime": now}
+        if not {was, state} <= {StreamState.NOT_STARTED, StreamState.STARTING}:
+            document.setdefault(FIRST_RUN, now)
         transaction.put(name, document)
         message = f"the stream is {state.name}"
         self._log(transaction, document, "STREAM_STATE_CHANGED", message, state.name)

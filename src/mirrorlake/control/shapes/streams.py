@@ -247,7 +247,7 @@ class BackfillAll(Shape):
 
 class Stream(Shape):
     """A stream, as sent and returned (ST-266). project_file: the file that lists it, unless the API
-    created it."""
+    created it. first_run_time: when it first ran, or failed."""
 
     one_of = (("backfill_all", "backfill_none"),)
     name: Text | None = None
@@ -262,6 +262,7 @@ class Stream(Shape):
     backfill_none: Empty | None = None
     errors: list[dict[str, Any]] | None = None
     customer_managed_encryption_key: Text | None = None
+    first_run_time: Time | None = None
     last_recovery_time: Time | None = None
     project_file: Text | None = None
     satisfies_pzs: bool | None = None
