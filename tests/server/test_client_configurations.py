@@ -273,6 +273,7 @@ def test_a_way_to_a_destination_that_would_not_be_taken_is_refused(api: Api) -> 
     told = made["metadata"]["validationResult"]["validations"][0]
     assert told["state"] == "NOT_EXECUTED"
     assert "private connectivity is not offered" in told["message"][0]["message"]
+    assert "tunnel" not in told["message"][0]["message"]  # a folder has no host
     postgresql = {"postgresqlSourceConfig": {"replicationSlot": "s", "publication": "p"}}
     to = {
         "destinationConnectionProfile": f"{PARENT}/connectionProfiles/private",

@@ -187,8 +187,13 @@ def publish(
     _check_together(
         {"--key": key, "--no-key": no_key},
         {"--initial": initial, "--operation or --marker-column": operation or marker_column},
-        {"--initial without --drop": initial and not drop, "--wait": wait is not None},
     )
+    if wait is not None and initial and not drop:
+        raise UsageError(
+            "--wait has no effect with --initial, except with --drop",
+            where="--wait",
+            hint="Leave one of them out, or add --drop.",
+        )
     columns = () if no_key else tuple(c for word in key or () for c in word.split(",")) or None
     text, column_types = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from mirrorlake.control.secrets import variable_of
-from mirrorlake.control.shapes.profiles import ConnectionProfile, PostgresqlProfile
+from mirrorlake.control.shapes.profiles import DESTINATIONS, ConnectionProfile, PostgresqlProfile
 from mirrorlake.errors import NotOffered, UsageError
 
 CONNECT_SECONDS = 10
@@ -38,13 +38,17 @@ def check_live(profile: ConnectionProfile) -> None:
 
 def check_connectivity(profile: ConnectionProfile) -> None:
     """Raises NotOffered for a way to a source or a destination that would not be taken."""
+    way = "staticServiceIpConnectivity" + (
+        ""
+        if profile.kind in DESTINATIONS
+        else ", and reach the host through a tunnel or network of your own"
+    )
     for name in ("forward_ssh_connectivity", "private_connectivity"):
         if getattr(profile, name) is not None:
             raise NotOffered(
                 f"{name.replace('_', ' ')} is not offered",
                 where=profile.name or "connectionProfile",
-                hint="Use staticServiceIpConnectivity, and reach the host through a tunnel or "
-                "network of your own.",
+                hint=f"Use {way}.",
             )
 
 
