@@ -47,7 +47,7 @@ def changed(control: Control, destination: Any) -> None:
         (
             ZONE,
             {**ZONE, "fileSystemDestinationConfig": {"path": "zone", "avroFileFormat": {}}},
-            "landingZone",
+            "destinationConfig.fileSystemDestinationConfig.landingZone",
         ),
         (AVRO, ZONE, "destinationConnectionProfile"),
     ],
@@ -56,8 +56,18 @@ def test_a_stream_that_has_begun_does_not_move(
     ready: Control, before: Any, after: Any, field: str
 ) -> None:
     with_stream(ready, before)
-    with pytest.raises(InvalidRequest, match=f"{field} of a stream that has begun"):
+    with pytest.raises(InvalidRequest, match="of a stream that has begun") as refused:
         changed(ready, after)
+    assert refused.value.where.endswith(field)
+
+
+def test_the_source_of_a_stream_that_has_begun_does_not_become_a_destination(
+    ready: Control,
+) -> None:
+    with_stream(ready, AVRO)
+    sent, mask = {"gcsProfile": {"bucket": "b"}}, "postgresqlProfile,gcsProfile"
+    with pytest.raises(IllegalMove, match=r"the kind cannot be changed.* begun to read from it"):
+        ready.profiles.update(profile("source"), sent, mask, Asked(force=True))
 
 
 def test_a_stream_that_has_begun_does_not_move_after_a_start_that_failed(ready: Control) -> None:

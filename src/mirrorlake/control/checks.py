@@ -153,13 +153,14 @@ def _target(destination: Document) -> dict[str, object]:
     return {
         "destinationConnectionProfile": destination.get("destinationConnectionProfile"),
         f"{chosen or 'config'}.path": _folders(config.get("path", "")),
-        "landingZone": not is_events,
+        f"{chosen or 'config'}.landingZone": not is_events,
     }
 
 
 def check_targets(current: Document, following: Document, streams: Iterable[Document]) -> None:
     """The same for the streams that write to a destination: `bucket` and `rootPath` of its profile
-    are a part of the place. Raises IllegalMove."""
+    are a part of the place. A source does not become a destination. Raises IllegalMove."""
+    is_source = not any(kind in current for kind in map(to_camel, DESTINATIONS))
     for kind in map(to_camel, DESTINATIONS):
         before, after = current.get(kind, {}), following.get(kind, {})
         same = before.get("bucket") == after.get("bucket") and _folders(
@@ -169,8 +170,9 @@ def check_targets(current: Document, following: Document, streams: Iterable[Docu
             continue
         for stream in streams:
             if current["name"] in profiles_of(stream) and _has_begun(stream):
+                what, use = ("kind", "read from it") if is_source else ("place", "write there")
                 raise IllegalMove(
-                    f"the place cannot be changed: {stream['name']} has begun to write there",
+                    f"the {what} cannot be changed: {stream['name']} has begun to {use}",
                     where=f"{current['name']}, {kind}",
                     hint="Create another profile, and another stream with it.",
                 )
