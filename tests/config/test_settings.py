@@ -251,6 +251,13 @@ def test_what_another_setting_leaves_without_effect_is_refused(
     assert refused(tmp_path, f"{text}{setting}\n").where.endswith(f"field {field}")
 
 
+def test_a_setting_that_has_no_effect_is_found_by_its_earlier_name(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\ndestination: {type: events, url: c}\ncapture: {settle_seconds: 1}\n"
+    error = refused(tmp_path, text)
+    assert error.where.endswith("field capture.debounce_seconds")
+    assert "settle_seconds is its earlier name" in error.hint
+
+
 def test_settings_that_act_together_are_taken(tmp_path: Path) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: x}\n"
     released = "capture: {retained_limit: 1GiB, retained_policy: release, roll_seconds: 2}\n"

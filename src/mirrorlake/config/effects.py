@@ -42,8 +42,9 @@ def check_events_alone(path: Path, project: Collection[str], capture: Collection
             hint="Remove this setting.",
         )
     for name in (one for one in _OF_LANDED_FILES if one in capture):
+        earlier = " settle_seconds is its earlier name." if name == "debounce_seconds" else ""
         raise ConfigError(
             f"event files are closed by settings of their destination, so {name} has no effect",
             where=f"{path}, field capture.{name}",
-            hint="Set destination.rotation_seconds and destination.rotation_mb instead.",
+            hint=f"Set destination.rotation_seconds and destination.rotation_mb instead.{earlier}",
         )
