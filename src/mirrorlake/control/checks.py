@@ -30,7 +30,8 @@ OUTPUT = ("name", "createTime", "updateTime", "satisfiesPzs", "satisfiesPzi")
 PROJECT_FILE = "projectFile"
 FIRST_RUN = "firstRunTime"
 """When a stream was first anything but NOT_STARTED or STARTING. Its state does not tell: a resumed
-stream whose validation fails is NOT_STARTED again."""
+stream whose validation fails is NOT_STARTED again. Not shown: clients of the original reject fields
+that they do not know."""
 STREAM_OUTPUT = (*OUTPUT, "errors", FIRST_RUN, "lastRecoveryTime", PROJECT_FILE, "state")
 
 _S = TypeVar("_S", bound=Shape)
@@ -77,6 +78,19 @@ def output_of(document: Document) -> Document:
     return {
         name: document[name] for name in STREAM_OUTPUT if name in document and name != "updateTime"
     }
+
+
+def shown(document: Document) -> Document:
+    """An answer without what is noted for the service alone: a stream, a page of streams, or an
+    operation."""
+    found = {name: value for name, value in document.items() if name != FIRST_RUN}
+    if isinstance(response := found.get("response"), dict):
+        found["response"] = shown(response)
+    if "streams" in found:
+        found["streams"] = [shown(one) for one in found["streams"]]
+    if "operations" in found:
+        found["operations"] = [shown(one) for one in found["operations"]]
+    return found
 
 
 def profiles_of(stream: Document) -> set[str]:

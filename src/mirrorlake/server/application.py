@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mirrorlake.app.streams.service import Service
+from mirrorlake.control.checks import shown
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.server.errors import answer_to
 from mirrorlake.server.guard import BodyTooLarge, Guard, TokenCheck, answer, body_of
@@ -63,7 +64,7 @@ async def _handled(service: Service, route: ApiRoute, request: Request) -> Respo
     try:
         sent = await body_of(request)
         call = Call(service, request.path_params, route.read(request.query_params), sent)
-        return JSONResponse(await run_in_threadpool(route.handler, call))
+        return JSONResponse(shown(await run_in_threadpool(route.handler, call)))
     except MirrorlakeError as error:
         code, body = answer_to(error)
         return JSONResponse(body, code)
